@@ -1,0 +1,3 @@
+// Package proto is the home of the bus's wire format: the .proto files by hand
+// in weft/, the Go made from them in gen/. It imports nothing of ours.
+package proto
