@@ -1,0 +1,124 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (r *reader) destination() Destination {
+	return Destination{
+		Svc:            r.svc("DESTINATION_SVC"),
+		Context:        get(r, "DESTINATION_CONTEXT", "", text),
+		Suffixes:       get(r, "DESTINATION_PROFILE_SUFFIXES", Suffixes{"svc.cluster.local"}, ParseSuffixes),
+		Networks:       get(r, "DESTINATION_PROFILE_NETWORKS", nil, ParseNetworks),
+		ProfileTimeout: get(r, "DESTINATION_PROFILE_INITIAL_TIMEOUT", 500*time.Millisecond, ParseDuration),
+	}
+}
+
+func (r *reader) policy() Policy {
+	p := Policy{
+		Svc:             r.svc("POLICY_SVC"),
+		Workload:        r.required("POLICY_WORKLOAD", nonEmpty),
+		ClusterNetworks: get(r, "POLICY_CLUSTER_NETWORKS", nil, ParseNetworks),
+		Default:         get(r, "INBOUND_DEFAULT_POLICY", "all-unauthenticated", parseDefault),
+		Ports:           get(r, "INBOUND_PORTS", nil, ParsePorts),
+		OpaquePorts:     get(r, "INBOUND_PORTS_DISABLE_PROTOCOL_DETECTION", nil, ParsePorts),
+		Gateway:         get(r, "INBOUND_GATEWAY_SUFFIXES", nil, ParseSuffixes),
+		IPs:             get(r, "INBOUND_IPS", nil, ParseIPs),
+	}
+	// audit is documented to need the networks as well, though it allows everyone.
+	needs := strings.HasPrefix(p.Default, "cluster-") || p.Default == "audit"
+	if needs && len(p.ClusterNetworks) == 0 {
+		r.fail("POLICY_CLUSTER_NETWORKS", "must be set for the default policy %s", p.Default)
+	}
+	return p
+}
+
+func parseDefault(s string) (string, error) {
+	if !slices.Contains(Defaults, s) {
+		return "", fmt.Errorf("want one of %s, got %q", strings.Join(Defaults, ", "), s)
+	}
+	return s, nil
+}
+
+func (r *reader) identity() Identity {
+	if r.values["IDENTITY_DISABLED"] != "" {
+		r.fail("IDENTITY_DISABLED", "identity is mandatory")
+	}
+	for _, name := range []string{"IDENTITY_SPIRE_WORKLOAD_API_ADDRESS", "IDENTITY_SPIRE_SOCKET"} {
+		if r.has(name) {
+			r.fail(name, "identities from SPIRE are not supported")
+		}
+	}
+	id := Identity{
+		Svc:        r.svc("IDENTITY_SVC"),
+		Dir:        r.required("IDENTITY_DIR", nonEmpty),
+		Anchors:    r.required("IDENTITY_TRUST_ANCHORS", nonEmpty),
+		TokenFile:  r.required("IDENTITY_TOKEN_FILE", nonEmpty),
+		MinRefresh: get(r, "IDENTITY_MIN_REFRESH", 10*time.Second, ParseDuration),
+		MaxRefresh: get(r, "IDENTITY_MAX_REFRESH", 24*time.Hour, ParseDuration),
+	}
+	if id.MinRefresh <= 0 || id.MinRefresh > id.MaxRefresh {
+		r.fail("IDENTITY_MIN_REFRESH", "want 0 < MIN <= MAX, got %v and %v", id.MinRefresh, id.MaxRefresh)
+	}
+	if !r.has("IDENTITY_SERVER_ID") && !r.has("IDENTITY_SERVER_NAME") {
+		id.Name = r.required("IDENTITY_LOCAL_NAME", parseIdentity)
+		id.ServerName = id.Name
+		return id
+	}
+	id.Name = r.required("IDENTITY_SERVER_ID", parseIdentity)
+	id.ServerName = r.required("IDENTITY_SERVER_NAME", parseIdentity)
+	if id.Name != id.ServerName {
+		r.fail("IDENTITY_SERVER_ID", "must equal IDENTITY_SERVER_NAME unless SPIRE is used")
+	}
+	return id
+}
+
+func (r *reader) required(name string, parse func(string) (string, error)) string {
+	if !r.has(name) {
+		r.fail(name, "must be set")
+		return ""
+	}
+	return get(r, name, "", parse)
+}
+
+// svc reads ADDR and NAME. A loopback address needs no name, and if one is given
+// it is ignored: such connections are plaintext.
+func (r *reader) svc(p string) Svc {
+	s := Svc{Addr: r.required(p+"_ADDR", parseHostPort)}
+	if s.Addr == "" {
+		return s
+	}
+	if s.Loopback() {
+		return s
+	}
+	s.Name = r.required(p+"_NAME", parseIdentity)
+	return s
+}
+
+func (r *reader) streams() Streams {
+	optional := func(s string) (time.Duration, error) {
+		if s == "" {
+			return 0, nil
+		}
+		return ParseDuration(s)
+	}
+	s := Streams{
+		Initial:  get(r, "CONTROL_STREAM_INITIAL_TIMEOUT", 0, optional),
+		Idle:     get(r, "CONTROL_STREAM_IDLE_TIMEOUT", 0, optional),
+		Lifetime: get(r, "CONTROL_STREAM_LIFETIME", 0, optional),
+	}
+	last := time.Duration(0)
+	for _, d := range []time.Duration{s.Initial, s.Idle, s.Lifetime} {
+		if d == 0 {
+			continue
+		}
+		if d < last {
+			r.fail("CONTROL_STREAM", "want INITIAL_TIMEOUT <= IDLE_TIMEOUT <= LIFETIME")
+		}
+		last = d
+	}
+	return s
+}

@@ -1,0 +1,272 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseDuration reads digits and a unit (ms, s, m, h, d). Only zero may go
+// without one. There are no fractions and no sums, unlike Go's own syntax.
+func ParseDuration(s string) (time.Duration, error) {
+	s = strings.TrimSpace(s)
+	end := 0
+	for end < len(s) && s[end] >= '0' && s[end] <= '9' {
+		end++
+	}
+	if end == 0 {
+		return 0, fmt.Errorf("not a duration: %q", s)
+	}
+	n, err := strconv.ParseUint(s[:end], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("duration out of range: %q", s)
+	}
+	var unit time.Duration
+	switch s[end:] {
+	case "ms":
+		unit = time.Millisecond
+	case "s":
+		unit = time.Second
+	case "m":
+		unit = time.Minute
+	case "h":
+		unit = time.Hour
+	case "d":
+		unit = 24 * time.Hour
+	case "":
+		if n == 0 {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("duration without a unit: %q", s)
+	default:
+		return 0, fmt.Errorf("unknown unit in duration: %q", s)
+	}
+	if n > uint64(math.MaxInt64/unit) {
+		return 0, fmt.Errorf("duration out of range: %q", s)
+	}
+	return time.Duration(n) * unit, nil //nolint:gosec // bounded just above
+}
+
+// ParseBool accepts exactly true and false.
+func ParseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("want true or false, got %q", s)
+}
+
+// Ports is a set of ports, held as ranges in ascending order.
+type Ports []PortRange
+
+// A PortRange includes both ends.
+type PortRange struct{ Low, High uint16 }
+
+// ParsePorts reads "80,8000-8010".
+func ParsePorts(s string) (Ports, error) {
+	var out Ports
+	for part := range items(s) {
+		low, high, ranged := strings.Cut(part, "-")
+		if !ranged {
+			high = low
+		}
+		a, errA := strconv.ParseUint(strings.TrimSpace(low), 10, 16)
+		b, errB := strconv.ParseUint(strings.TrimSpace(high), 10, 16)
+		if errA != nil || errB != nil || a > b || a == 0 {
+			return nil, fmt.Errorf("not a port or range: %q", part)
+		}
+		out = append(out, PortRange{uint16(a), uint16(b)})
+	}
+	slices.SortFunc(out, func(x, y PortRange) int { return int(x.Low) - int(y.Low) })
+	return out, nil
+}
+
+// Contains reports whether the port is in the set.
+func (p Ports) Contains(port uint16) bool {
+	return slices.ContainsFunc(p, func(r PortRange) bool { return r.Low <= port && port <= r.High })
+}
+
+// Each calls f once for each port, in order, until f returns false.
+func (p Ports) Each(f func(uint16) bool) {
+	next := 0
+	for _, r := range p {
+		for port := max(next, int(r.Low)); port <= int(r.High); port++ {
+			if !f(uint16(port)) { //nolint:gosec // bounded by a uint16
+				return
+			}
+			next = port + 1
+		}
+	}
+}
+
+// Suffixes are domain suffixes, lower case, without the trailing dot; the empty
+// string is "every name".
+type Suffixes []string
+
+// ParseSuffixes reads "svc.cluster.local.,example.com"; "." is every name.
+func ParseSuffixes(s string) (Suffixes, error) {
+	var out Suffixes
+	for part := range items(s) {
+		if part == "." {
+			out = append(out, "")
+			continue
+		}
+		name := strings.ToLower(strings.TrimSuffix(part, "."))
+		if !validName(name) {
+			return nil, fmt.Errorf("not a domain suffix: %q", part)
+		}
+		out = append(out, name)
+	}
+	return out, nil
+}
+
+// Contains reports whether name is one of the suffixes or lies under one.
+func (s Suffixes) Contains(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return slices.ContainsFunc(s, func(suffix string) bool {
+		return suffix == "" || name == suffix || strings.HasSuffix(name, "."+suffix)
+	})
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if c != '-' && c != '_' && c != '*' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ParseNetworks reads a list of CIDRs; a bare address is a network of one.
+func ParseNetworks(s string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for part := range items(s) {
+		if ip, err := netip.ParseAddr(part); err == nil && ip.Zone() == "" {
+			out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("not a network: %q", part)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}
+
+// ParseIPs reads a list of plain addresses.
+func ParseIPs(s string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	for part := range items(s) {
+		ip, err := netip.ParseAddr(part)
+		if err != nil || ip.Zone() != "" {
+			return nil, fmt.Errorf("not an address: %q", part)
+		}
+		out = append(out, ip.Unmap())
+	}
+	return out, nil
+}
+
+func parseAddrs(s string) ([]netip.AddrPort, error) {
+	var out []netip.AddrPort
+	for part := range items(s) {
+		a, err := netip.ParseAddrPort(part)
+		if err != nil {
+			return nil, fmt.Errorf("want ip:port, got %q", part)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// parseIdentity accepts a DNS-like name (lower-cased, no trailing dot) or a URI.
+func parseIdentity(s string) (string, error) {
+	if scheme, rest, ok := strings.Cut(s, "://"); ok && scheme != "" && rest != "" {
+		return s, nil
+	}
+	if strings.HasSuffix(s, ".") {
+		return "", fmt.Errorf("an identity has no trailing dot: %q", s)
+	}
+	name := strings.ToLower(s)
+	if !validName(name) {
+		return "", fmt.Errorf("not an identity: %q", s)
+	}
+	return name, nil
+}
+
+func parseHostPort(s string) (string, error) {
+	i := strings.LastIndexByte(s, ':')
+	if i <= 0 {
+		return "", fmt.Errorf("want host:port, got %q", s)
+	}
+	port, err := strconv.ParseUint(s[i+1:], 10, 16)
+	if err != nil || port == 0 {
+		return "", fmt.Errorf("no port in %q", s)
+	}
+	host := s[:i]
+	if a, err := netip.ParseAddrPort(s); err == nil {
+		return a.String(), nil
+	}
+	if strings.ContainsAny(host, ":[]/ ") || !validName(strings.ToLower(strings.TrimSuffix(host, "."))) {
+		return "", fmt.Errorf("not a host in %q", s)
+	}
+	return s, nil
+}
+
+func parseJitter(s string) (float64, error) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(f) || f < 0 || f > 100 {
+		return 0, fmt.Errorf("not a ratio: %q", s)
+	}
+	return f, nil
+}
+
+func parseUint32(s string) (uint32, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("not a number: %q", s)
+	}
+	return uint32(n), nil
+}
+
+func parseCount(s string) (int, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("not a count: %q", s)
+	}
+	return int(n), nil
+}
+
+func nonEmpty(s string) (string, error) {
+	if strings.TrimSpace(s) == "" {
+		return "", errors.New("must not be empty")
+	}
+	return s, nil
+}
+
+// items yields the non-empty members of a comma list.
+func items(s string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for part := range strings.SplitSeq(s, ",") {
+			if part = strings.TrimSpace(part); part != "" && !yield(part) {
+				return
+			}
+		}
+	}
+}
