@@ -1,0 +1,67 @@
+// Package origproto carries an HTTP/1 message's version and form over HTTP/2, in
+// the header l5d-orig-proto (spec/proxy.md §8.1). Applications never see it: who
+// adds it is a proxy, and the proxy at the other end takes it off.
+package origproto
+
+import (
+	"net/http"
+	"strings"
+)
+
+// Name is the header's name, in Go's canonical spelling.
+const Name = "L5d-Orig-Proto"
+
+const (
+	http10   = "HTTP/1.0"
+	http11   = "HTTP/1.1"
+	absolute = "; absolute-form"
+)
+
+// A Proto is what HTTP/2 cannot say of an HTTP/1 message.
+type Proto struct {
+	Minor    int  // 0 or 1, of HTTP/1
+	Absolute bool // the request's target was a whole URI
+}
+
+// String is the header's value.
+func (p Proto) String() string {
+	s := http11
+	if p.Minor == 0 {
+		s = http10
+	}
+	if p.Absolute {
+		s += absolute
+	}
+	return s
+}
+
+// Parse reads a value by its prefix; what follows a known version and is not
+// known itself is ignored, as Linkerd does.
+func Parse(value string) (Proto, bool) {
+	var p Proto
+	rest, ok := strings.CutPrefix(value, http11)
+	if ok {
+		p.Minor = 1
+	} else if rest, ok = strings.CutPrefix(value, http10); !ok {
+		return Proto{}, false
+	}
+	p.Absolute = strings.HasPrefix(rest, absolute)
+	return p, true
+}
+
+// Take removes the header and returns what it said. An unknown value is removed
+// too and reported as absent.
+func Take(h http.Header) (Proto, bool) {
+	values, found := h[Name]
+	if !found {
+		return Proto{}, false
+	}
+	delete(h, Name)
+	if len(values) == 0 {
+		return Proto{}, false
+	}
+	return Parse(values[0])
+}
+
+// Set writes the header, replacing one that a client may have sent.
+func Set(h http.Header, p Proto) { h[Name] = []string{p.String()} }

@@ -1,0 +1,152 @@
+// Package outbound carries what the pod's application sends: it accepts the
+// connections, finds out where each wants to go, asks the control plane how to
+// get there, and forwards requests or bytes to an endpoint of that target.
+//
+// A redirected connection goes where it was going before the packet filter sent
+// it here. On a machine without redirection the client says where: an
+// absolute-form HTTP request or CONNECT (package explicit). A connection is never
+// downgraded: what discovery says needs TLS is sent over TLS or not at all.
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/drain"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// Identity is what the outbound side needs of the proxy's own.
+type Identity interface {
+	Name() string
+	Ready() <-chan struct{} // closed once there is a certificate
+	ClientTLS(id, sni string, alpn ...string) *tls.Config
+}
+
+// Deps are what New puts together.
+type Deps struct {
+	Config      config.Config
+	Identity    Identity
+	Destination *grpc.ClientConn
+	Policy      *grpc.ClientConn
+	Metrics     *tell.Metrics
+	Drain       *drain.Drain
+	Log         *slog.Logger // nil means slog.Default()
+}
+
+// Outbound is the outbound half of the proxy.
+type Outbound struct {
+	deps      Deps
+	log       *slog.Logger
+	listeners []net.Listener
+}
+
+// New binds the listeners, so that a busy port fails the start; nothing is
+// accepted until Run.
+func New(deps Deps) (*Outbound, error) {
+	o := &Outbound{deps: deps, log: deps.Log}
+	if o.log == nil {
+		o.log = slog.Default()
+	}
+	var err error
+	if o.listeners, err = listen(deps.Config.Outbound); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func listen(cfg config.Direction) ([]net.Listener, error) {
+	lc := net.ListenConfig{KeepAlive: cfg.AcceptKeepalive}
+	var all []net.Listener
+	for _, addr := range cfg.Listen {
+		l, err := lc.Listen(context.Background(), "tcp", addr.String())
+		if err != nil {
+			for _, l := range all {
+				_ = l.Close()
+			}
+			return nil, fmt.Errorf("listening for outbound connections on %s: %w", addr, err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// Addrs are the addresses the listeners are bound to.
+func (o *Outbound) Addrs() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, l := range o.listeners {
+		all = append(all, l.Addr().(*net.TCPAddr).AddrPort())
+	}
+	return all
+}
+
+// Run accepts and serves once there is a certificate, until the drain begins or
+// ctx ends. It returns when accepting has stopped; connections go on, held by
+// the Drain.
+func (o *Outbound) Run(ctx context.Context) error {
+	defer func() {
+		for _, l := range o.listeners {
+			_ = l.Close()
+		}
+	}()
+	select {
+	case <-o.deps.Identity.Ready():
+	case <-o.deps.Drain.Begun():
+		return nil
+	case <-ctx.Done():
+		return nil
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-o.deps.Drain.Begun():
+		case <-ctx.Done():
+		case <-stop:
+		}
+		for _, l := range o.listeners {
+			_ = l.Close()
+		}
+	}()
+	var g errgroup.Group
+	for _, l := range o.listeners {
+		g.Go(func() error { return o.accept(ctx, l) })
+	}
+	return g.Wait()
+}
+
+// accept waits a little and goes on when accepting fails, as it does when the
+// process is out of file descriptors: connections will end and free some.
+func (o *Outbound) accept(ctx context.Context, l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			go o.serve(ctx, c.(*net.TCPConn))
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		default:
+			o.log.Warn("outbound connection not accepted", "error", err)
+			pause(ctx, 50*time.Millisecond)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,104 @@
+package tell
+
+// Kind is what a family's series are.
+type Kind uint8
+
+// The kinds of families.
+const (
+	KindCounter Kind = iota
+	KindGauge
+	KindHistogram
+)
+
+// A Family is a metric's name and what is common to its series. Families are
+// values of this package; a name has one kind and one help text.
+type Family struct {
+	Name    string
+	Help    string
+	Kind    Kind
+	Buckets []float64 // of a histogram, rising, +Inf left out
+}
+
+// Latency buckets of the families that Linkerd has had from the start, in ms.
+var latencyMS = []float64{
+	1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 100, 200, 300, 400, 500, 1000, 2000, 3000, 4000, 5000,
+	10000, 20000, 30000, 40000, 50000,
+}
+
+// Families of both directions.
+var (
+	RequestTotal    = counter("request_total", "Total count of HTTP requests.")
+	ResponseTotal   = counter("response_total", "Total count of HTTP responses.")
+	ResponseLatency = histogram("response_latency_ms", "Elapsed times between a request's headers being received and its response stream completing", latencyMS)
+
+	TCPOpenTotal   = counter("tcp_open_total", "Total count of opened connections")
+	TCPOpen        = gauge("tcp_open_connections", "Number of currently-open connections")
+	TCPCloseTotal  = counter("tcp_close_total", "Total count of closed connections")
+	TCPReadBytes   = counter("tcp_read_bytes_total", "Total count of bytes read from peers")
+	TCPWriteBytes  = counter("tcp_write_bytes_total", "Total count of bytes written to peers")
+	ControlRequest = counter("control_request_total", "Total count of HTTP requests to the control plane.")
+)
+
+// Inbound families.
+var (
+	InboundHTTPAllow     = counter("inbound_http_authz_allow_total", "The total number of inbound HTTP requests that were authorized")
+	InboundHTTPDeny      = counter("inbound_http_authz_deny_total", "The total number of inbound HTTP requests that could not be processed due to being denied")
+	InboundHTTPNoRoute   = counter("inbound_http_route_not_found_total", "The total number of inbound HTTP requests that could not be associated with a route")
+	InboundHTTPRateLimit = counter("inbound_http_local_ratelimit_total", "The total number of inbound HTTP requests that could not be processed due to being rate-limited")
+	InboundTCPAllow      = counter("inbound_tcp_authz_allow_total", "The total number of inbound TCP connections that were authorized")
+	InboundTCPDeny       = counter("inbound_tcp_authz_deny_total", "The total number of inbound TCP connections that were denied")
+	InboundTCPTerminate  = counter("inbound_tcp_authz_terminate_total", "The total number of inbound TCP connections that were terminated due to an authorization change")
+	InboundHTTPErrors    = counter("inbound_http_errors_total", "The total number of inbound HTTP requests that could not be processed due to a proxy error")
+	InboundTCPErrors     = counter("inbound_tcp_errors_total", "The total number of inbound TCP connections that could not be processed due to a proxy error")
+	InboundHeaders       = counter("inbound_tcp_transport_header_connections_total", "TCP connections with transport headers")
+	InboundDetect        = counter("inbound_tcp_detect_http_results_total", "HTTP detections by result")
+	InboundDetectTime    = histogram("inbound_tcp_detect_http_duration_seconds", "The time taken for HTTP detection", []float64{0.001, 0.1})
+
+	InboundHTTPRequests = counter("inbound_http_requests_total", "The number of HTTP requests received")
+	InboundHTTPStatuses = counter("inbound_http_statuses_total", "Completed responses by status")
+	InboundHTTPTime     = histogram("inbound_http_request_duration_seconds", "The time between request initialization and response completion", []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 10})
+)
+
+// Outbound families.
+var (
+	OutboundHTTPErrors = counter("outbound_http_errors_total", "The total number of outbound HTTP requests that could not be processed due to a proxy error")
+	OutboundTCPErrors  = counter("outbound_tcp_errors_total", "The total number of outbound TCP connections that could not be processed due to a proxy error")
+	OutboundProtocols  = counter("outbound_tcp_protocol_connections_total", "Outbound TCP connections by protocol configuration")
+	OutboundDetect     = counter("outbound_tcp_detect_http_results_total", "HTTP detections by result")
+	OutboundDetectTime = histogram("outbound_tcp_detect_http_duration_seconds", "The time taken for HTTP detection", []float64{0.001, 0.1})
+
+	OutboundHTTPRouteTime     = histogram("outbound_http_route_request_duration_seconds", "The time between request initialization and response completion", routeTime)
+	OutboundHTTPRouteStatuses = counter("outbound_http_route_request_statuses_total", "Completed request-response streams")
+	OutboundGRPCRouteTime     = histogram("outbound_grpc_route_request_duration_seconds", "The time between request initialization and response completion", routeTime)
+	OutboundGRPCRouteStatuses = counter("outbound_grpc_route_request_statuses_total", "Completed request-response streams")
+
+	OutboundHTTPBackendRequests = counter("outbound_http_route_backend_requests_total", "The total number of requests dispatched")
+	OutboundHTTPBackendTime     = histogram("outbound_http_route_backend_response_duration_seconds", "The time between request completion and response completion", backendTime)
+	OutboundHTTPBackendStatuses = counter("outbound_http_route_backend_response_statuses_total", "Completed responses")
+	OutboundGRPCBackendRequests = counter("outbound_grpc_route_backend_requests_total", "The total number of requests dispatched")
+	OutboundGRPCBackendTime     = histogram("outbound_grpc_route_backend_response_duration_seconds", "The time between request completion and response completion", backendTime)
+	OutboundGRPCBackendStatuses = counter("outbound_grpc_route_backend_response_statuses_total", "Completed responses")
+
+	OutboundHTTPRetries         = counter("outbound_http_route_retry_requests_total", "Retry requests emitted")
+	OutboundHTTPRetrySuccesses  = counter("outbound_http_route_retry_successes_total", "Successful responses to retry requests")
+	OutboundHTTPRetryLimit      = counter("outbound_http_route_retry_limit_exceeded_total", "Retryable requests not sent due to the retry limit")
+	OutboundHTTPRetryOverflow   = counter("outbound_http_route_retry_overflow_total", "Retryable requests not sent due to circuit breakers")
+	OutboundHTTPBalancerSize    = gauge("outbound_http_balancer_p2c_endpoints", "The number of endpoints currently in the balancer")
+	OutboundHTTPBalancerUpdates = counter("outbound_http_balancer_p2c_updates_total", "Balancer updates by operation")
+	OutboundHTTPBalancerQueue   = gauge("outbound_http_balancer_queue_length", "The number of requests waiting for an endpoint")
+	OutboundTCPBalancerSize     = gauge("outbound_tcp_balancer_p2c_endpoints", "The number of endpoints currently in the balancer")
+	OutboundTCPBalancerUpdates  = counter("outbound_tcp_balancer_p2c_updates_total", "Balancer updates by operation")
+	OutboundTCPRouteOpen        = counter("outbound_tcp_route_open_total", "The total number of connections opened")
+	OutboundTCPRouteClose       = counter("outbound_tcp_route_close_total", "The total number of connections closed")
+)
+
+var (
+	routeTime   = []float64{0.05, 0.5, 1, 10}
+	backendTime = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 10}
+)
+
+func counter(name, help string) Family { return Family{Name: name, Help: help, Kind: KindCounter} }
+func gauge(name, help string) Family   { return Family{Name: name, Help: help, Kind: KindGauge} }
+func histogram(name, help string, buckets []float64) Family {
+	return Family{Name: name, Help: help, Kind: KindHistogram, Buckets: buckets}
+}

@@ -1,0 +1,104 @@
+package tell
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// HTTP counts the requests of one set of labels.
+type HTTP struct {
+	m        *Metrics
+	labels   Labels
+	requests *Counter
+
+	ends sync.Map // End without its times -> *ended
+	size atomic.Int64
+}
+
+// An End is how a request ended. All fields come from bounded sets.
+type End struct {
+	Status  int    // of the response; 0 if there was none
+	GRPC    string // grpc-status as text; "" if the request is not gRPC
+	Error   string // why there was no proper end, as in spec/proxy.md §6.7; mostly ""
+	Success bool   // the classification
+}
+
+type ended struct {
+	total   *Counter
+	latency *Histogram
+}
+
+// maxEnds bounds the kinds of ends a handle remembers; a peer can make up
+// status codes and the gRPC ones are checked, so this is never reached honestly.
+const maxEnds = 256
+
+// HTTP binds request_total, response_total and response_latency_ms to the labels.
+func (m *Metrics) HTTP(l Labels) *HTTP {
+	return &HTTP{m: m, labels: l, requests: m.Counter(RequestTotal, l)}
+}
+
+// Start counts a request. The caller calls End once on what it returns.
+func (h *HTTP) Start() Call {
+	h.requests.Inc()
+	return Call{h, h.m.now()}
+}
+
+// A Call is one request in flight.
+type Call struct {
+	h     *HTTP
+	began time.Time
+}
+
+// End counts the response, when its last byte (or trailer) has been sent.
+func (c Call) End(e End) {
+	if c.h == nil {
+		return
+	}
+	b := c.h.bound(e)
+	b.total.Inc()
+	b.latency.Observe(float64(c.h.m.now().Sub(c.began)) / float64(time.Millisecond))
+}
+
+func (h *HTTP) bound(e End) *ended {
+	e = e.bounded()
+	if b, ok := h.ends.Load(e); ok {
+		return b.(*ended)
+	}
+	l := h.labels
+	if e.Status != 0 {
+		l = l.With("status_code", strconv.Itoa(e.Status))
+	}
+	class := "failure"
+	if e.Success {
+		class = "success"
+	}
+	full := l.With("classification", class)
+	if e.GRPC != "" {
+		full = full.With("grpc_status", e.GRPC)
+	}
+	if e.Error != "" {
+		full = full.With("error", e.Error)
+	}
+	b := &ended{h.m.Counter(ResponseTotal, full), h.m.Histogram(ResponseLatency, l)}
+	if h.size.Load() < maxEnds {
+		if _, loaded := h.ends.LoadOrStore(e, b); !loaded {
+			h.size.Add(1)
+		}
+	}
+	return b
+}
+
+// bounded makes labels of what a peer may have made up.
+func (e End) bounded() End {
+	if e.Status < 0 || e.Status > 999 {
+		e.Status = 0
+	}
+	if e.GRPC != "" {
+		if n, err := strconv.ParseUint(e.GRPC, 10, 8); err != nil || n > 16 {
+			e.GRPC = "2" // UNKNOWN
+		}
+	}
+	return e
+}

@@ -1,0 +1,140 @@
+package tell
+
+import (
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+)
+
+// TCP counts the connections of one set of labels: direction, peer ("src" is the
+// side that connected to us, "dst" the one we connected to), target, TLS.
+type TCP struct {
+	m      *Metrics
+	labels Labels
+
+	opened *Counter
+	open   *Gauge
+	read   *Counter
+	write  *Counter
+}
+
+// TCP binds the tcp_ families to the labels.
+func (m *Metrics) TCP(l Labels) *TCP {
+	return &TCP{
+		m: m, labels: l,
+		opened: m.Counter(TCPOpenTotal, l), open: m.Gauge(TCPOpen, l),
+		read: m.Counter(TCPReadBytes, l), write: m.Counter(TCPWriteBytes, l),
+	}
+}
+
+// Start counts a connection as open. The caller counts bytes with Read and Write
+// and must call End once.
+func (t *TCP) Start() {
+	t.opened.Inc()
+	t.open.Add(1)
+}
+
+// Read counts bytes read from the peer.
+func (t *TCP) Read(n int) {
+	if n > 0 {
+		t.read.Add(uint64(n))
+	}
+}
+
+// Write counts bytes written to the peer.
+func (t *TCP) Write(n int) {
+	if n > 0 {
+		t.write.Add(uint64(n))
+	}
+}
+
+// End counts the connection as closed; err is what ended it, nil for a clean end.
+func (t *TCP) End(err error) {
+	t.open.Add(-1)
+	t.m.Counter(TCPCloseTotal, t.labels.With("errno", Errno(err))).Inc()
+}
+
+// Wrap starts a connection and counts its bytes; closing it ends it. The result
+// can half-close if c can.
+func (t *TCP) Wrap(c net.Conn) *Conn {
+	t.Start()
+	return &Conn{Conn: c, tell: t}
+}
+
+// A Conn is a counted connection.
+type Conn struct {
+	net.Conn
+	tell   *TCP
+	failed atomic.Pointer[error]
+	closed atomic.Bool
+}
+
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.tell.Read(n)
+	c.note(err)
+	return n, err
+}
+
+func (c *Conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.tell.Write(n)
+	c.note(err)
+	return n, err
+}
+
+// CloseWrite ends our side of the connection, where the connection below can.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close closes the connection and counts its end, once.
+func (c *Conn) Close() error {
+	err := c.Conn.Close()
+	if c.closed.CompareAndSwap(false, true) {
+		var cause error
+		if p := c.failed.Load(); p != nil {
+			cause = *p
+		}
+		c.tell.End(cause)
+	}
+	return err
+}
+
+// note keeps the first failure of the peer; our own closing is none.
+func (c *Conn) note(err error) {
+	if err == nil || errors.Is(err, net.ErrClosed) || Errno(err) == "" {
+		return
+	}
+	c.failed.CompareAndSwap(nil, &err)
+}
+
+// Errno is the errno label of tcp_close_total: a name such as ECONNRESET, or
+// nothing if the end had no system error.
+func Errno(err error) string {
+	var no syscall.Errno
+	if !errors.As(err, &no) {
+		return ""
+	}
+	if name, ok := errnos[no]; ok {
+		return name
+	}
+	return "UNKNOWN"
+}
+
+var errnos = map[syscall.Errno]string{
+	syscall.ECONNREFUSED:  "ECONNREFUSED",
+	syscall.ECONNRESET:    "ECONNRESET",
+	syscall.ECONNABORTED:  "ECONNABORTED",
+	syscall.EPIPE:         "EPIPE",
+	syscall.ETIMEDOUT:     "ETIMEDOUT",
+	syscall.EHOSTUNREACH:  "EHOSTUNREACH",
+	syscall.ENETUNREACH:   "ENETUNREACH",
+	syscall.ENOTCONN:      "ENOTCONN",
+	syscall.EADDRNOTAVAIL: "EADDRNOTAVAIL",
+	syscall.EMFILE:        "EMFILE",
+}
