@@ -1,0 +1,85 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	keyFile = "key.p8"
+	csrFile = "csr.der"
+)
+
+// loadKey reads the key and the signing request that Linkerd's proxy-identity
+// wrapper writes. If neither file exists the proxy makes both, so no wrapper is
+// needed; if only one does, something else is wrong and it says so.
+func loadKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
+	keyDER, keyErr := os.ReadFile(filepath.Join(dir, keyFile)) //nolint:gosec // the operator's own directory
+	csr, csrErr := os.ReadFile(filepath.Join(dir, csrFile))    //nolint:gosec // the same
+	if errors.Is(keyErr, fs.ErrNotExist) && errors.Is(csrErr, fs.ErrNotExist) {
+		return makeKey(dir, name)
+	}
+	if err := errors.Join(keyErr, csrErr); err != nil {
+		return nil, nil, fmt.Errorf("reading the key: %w", err)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(keyDER)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", keyFile, err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, nil, fmt.Errorf("reading %s: want an ECDSA P-256 key", keyFile)
+	}
+	if err := checkCSR(csr, key); err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", csrFile, err)
+	}
+	return key, csr, nil
+}
+
+func checkCSR(csr []byte, key *ecdsa.PrivateKey) error {
+	req, err := x509.ParseCertificateRequest(csr)
+	if err != nil {
+		return err
+	}
+	if !key.PublicKey.Equal(req.PublicKey) {
+		return errors.New("made for another key")
+	}
+	return nil
+}
+
+func makeKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the key: %w", err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the key: %w", err)
+	}
+	// As proxy-identity makes it: common name and the one DNS name are the identity.
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:            pkix.Name{CommonName: name},
+		DNSNames:           []string{name},
+		SignatureAlgorithm: x509.ECDSAWithSHA256,
+	}, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the signing request: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("making the identity directory: %w", err)
+	}
+	for file, content := range map[string][]byte{keyFile: keyDER, csrFile: csr} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			return nil, nil, fmt.Errorf("writing the key: %w", err)
+		}
+	}
+	return key, csr, nil
+}

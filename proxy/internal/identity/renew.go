@@ -1,0 +1,128 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/identity"
+)
+
+const (
+	// renewAt is the share of the remaining life after which a new certificate is
+	// asked for; renewJitter takes up to that much of it off, so that a rollout's
+	// proxies do not all come back at once.
+	renewAt     = 0.7
+	renewJitter = 0.05
+	// certifyTimeout ends one attempt (spec/proxy.md §12.2: the client's failfast).
+	certifyTimeout = 30 * time.Second
+)
+
+// Run gets a certificate, and a new one before each expires, until ctx ends. A
+// failure never ends it: the old certificate stays in use until it expires.
+func (l *Local) Run(ctx context.Context) error {
+	for {
+		err := l.renew(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		wait := l.delay(l.now())
+		if err != nil {
+			l.metrics.failed()
+			l.log.Warn("the certificate was not renewed", "error", err, "again_in", wait, "expires", l.Expires())
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// delay is 70 % of what remains of the certificate's life, after a failure too,
+// within the configured bounds. A clock that steps back cannot make it negative.
+func (l *Local) delay(now time.Time) time.Duration {
+	cert := l.cert.Load()
+	if cert == nil {
+		return l.spread(l.cfg.MinRefresh)
+	}
+	left := max(cert.Leaf.NotAfter.Sub(now), 0)
+	wait := time.Duration(float64(left) * renewAt)
+	return max(l.spread(min(wait, l.cfg.MaxRefresh)), l.cfg.MinRefresh)
+}
+
+func (l *Local) spread(d time.Duration) time.Duration {
+	return d - time.Duration(float64(d)*renewJitter*l.jitter())
+}
+
+func (l *Local) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, certifyTimeout)
+	defer cancel()
+	token, err := os.ReadFile(l.cfg.TokenFile)
+	if err != nil {
+		return fmt.Errorf("reading the token: %w", err)
+	}
+	if len(bytes.TrimSpace(token)) == 0 {
+		return errors.New("reading the token: the file is empty")
+	}
+	conn, err := l.dial(ctx, l)
+	if err != nil {
+		return fmt.Errorf("connecting to the identity service: %w", err)
+	}
+	defer conn.Close()
+	res, err := pb.NewIdentityClient(conn).Certify(ctx, &pb.CertifyRequest{
+		Identity:                  l.cfg.Name,
+		Token:                     token,
+		CertificateSigningRequest: l.csr,
+	})
+	if err != nil {
+		return fmt.Errorf("asking for a certificate: %w", err)
+	}
+	cert, err := l.accept(res)
+	if err != nil {
+		return fmt.Errorf("checking the new certificate: %w", err)
+	}
+	l.install(cert)
+	l.metrics.renewed(l.now(), cert.Leaf.NotAfter)
+	l.log.Info("certificate renewed", "identity", l.cfg.Name, "expires", cert.Leaf.NotAfter)
+	return nil
+}
+
+// accept takes a certificate only if it is for our key and name and leads to our
+// trust anchors: a bad one must not replace a good one.
+func (l *Local) accept(res *pb.CertifyResponse) (*tls.Certificate, error) {
+	if res.GetValidUntil() == nil {
+		return nil, errors.New("no validity")
+	}
+	if !res.GetValidUntil().AsTime().After(l.now()) {
+		return nil, errors.New("already expired")
+	}
+	leaf, err := x509.ParseCertificate(res.GetLeafCertificate())
+	if err != nil {
+		return nil, err
+	}
+	cert := &tls.Certificate{PrivateKey: l.key, Leaf: leaf, Certificate: [][]byte{leaf.Raw}}
+	chain := []*x509.Certificate{leaf}
+	for _, der := range res.GetIntermediateCertificates() {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, c)
+		cert.Certificate = append(cert.Certificate, c.Raw)
+	}
+	if !l.key.PublicKey.Equal(leaf.PublicKey) {
+		return nil, errors.New("made for another key")
+	}
+	if !matches(leaf, l.cfg.Name) {
+		return nil, fmt.Errorf("made for %v, not for %s", names(leaf), l.cfg.Name)
+	}
+	return cert, l.verify(chain, x509.ExtKeyUsageServerAuth)
+}
