@@ -1091,8 +1091,10 @@ type Endpoint struct {
 	// Of a mirrored service's gateway address (slice annotations).
 	GatewayIdentity string `protobuf:"bytes,15,opt,name=gateway_identity,json=gatewayIdentity,proto3" json:"gateway_identity,omitempty"`
 	Authority       string `protobuf:"bytes,16,opt,name=authority,proto3" json:"authority,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Label mirror.linkerd.io/cluster-name of the slice: whose copy it is.
+	TargetCluster string `protobuf:"bytes,17,opt,name=target_cluster,json=targetCluster,proto3" json:"target_cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Endpoint) Reset() {
@@ -1233,6 +1235,13 @@ func (x *Endpoint) GetGatewayIdentity() string {
 func (x *Endpoint) GetAuthority() string {
 	if x != nil {
 		return x.Authority
+	}
+	return ""
+}
+
+func (x *Endpoint) GetTargetCluster() string {
+	if x != nil {
+		return x.TargetCluster
 	}
 	return ""
 }
@@ -1919,7 +1928,7 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"6\n" +
 	"\fEndpointPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port\"\xd1\x03\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"\xf8\x03\n" +
 	"\bEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -1938,7 +1947,8 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"zone_hints\x18\r \x03(\tR\tzoneHints\x12/\n" +
 	"\x05ports\x18\x0e \x03(\v2\x19.weft.bus.v1.EndpointPortR\x05ports\x12)\n" +
 	"\x10gateway_identity\x18\x0f \x01(\tR\x0fgatewayIdentity\x12\x1c\n" +
-	"\tauthority\x18\x10 \x01(\tR\tauthority\"\xd3\x01\n" +
+	"\tauthority\x18\x10 \x01(\tR\tauthority\x12%\n" +
+	"\x0etarget_cluster\x18\x11 \x01(\tR\rtargetCluster\"\xd3\x01\n" +
 	"\bSelector\x12I\n" +
 	"\fmatch_labels\x18\x01 \x03(\v2&.weft.bus.v1.Selector.MatchLabelsEntryR\vmatchLabels\x12<\n" +
 	"\frequirements\x18\x02 \x03(\v2\x18.weft.bus.v1.RequirementR\frequirements\x1a>\n" +
