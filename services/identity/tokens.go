@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	authzv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/weftmesh/weft/services/identity/internal/token"
+	"github.com/weftmesh/weft/services/kit/obs"
+)
+
+// tokenReviewer says whom a token stands for.
+type tokenReviewer interface {
+	Review(ctx context.Context, token []byte) (user string, err error)
+}
+
+// reviewer is the checker of tokens that -tokens asks for.
+func reviewer(ctx context.Context, cfg config) (tokenReviewer, error) {
+	if file, ok := strings.CutPrefix(cfg.Tokens, "jwks:"); ok {
+		local := &token.Local{Path: file}
+		if err := local.Check(); err != nil {
+			return nil, err
+		}
+		return local, nil
+	}
+	rest, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
+	}
+	// Linkerd's rates: each proxy's start costs one review.
+	rest.QPS, rest.Burst = 100, 200
+	rest.Timeout = 10 * time.Second
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("making the Kubernetes client: %w", err)
+	}
+	if err := mayReview(ctx, client); err != nil {
+		return nil, err
+	}
+	return &token.Kube{Reviews: client.AuthenticationV1().TokenReviews()}, nil
+}
+
+// mayReview asks whether this account may check tokens. Only a clear no is an
+// error: an API server that is away now may be back for the first proxy.
+func mayReview(ctx context.Context, client kubernetes.Interface) error {
+	got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authzv1.SelfSubjectAccessReview{
+		Spec: authzv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authzv1.ResourceAttributes{
+			Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews",
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		slog.Warn("permission to review tokens could not be checked", obs.Error(err))
+		return nil
+	}
+	if !got.Status.Allowed {
+		return errors.New("this account may not create tokenreviews.authentication.k8s.io; bind it to system:auth-delegator")
+	}
+	return nil
+}
