@@ -1,0 +1,78 @@
+package resolve
+
+import "net/netip"
+
+// A Target is what a client wants to reach: an address, or, when a client asked
+// its proxy by name, an authority (host:port).
+type Target struct {
+	Addr      netip.AddrPort
+	Authority string // used if Addr is not valid
+}
+
+// String is the path that discovery is asked for.
+func (t Target) String() string {
+	if t.Addr.IsValid() {
+		return t.Addr.String()
+	}
+	return t.Authority
+}
+
+// decide makes one policy of what the two services said. Either may be nil: there
+// is no profile, or the policy service does not know the target. It is nil if
+// nobody knows a target that has no address to fall back to.
+func decide(t Target, profile *Profile, policy *Policy) *Policy {
+	switch {
+	case policy != nil:
+	case profile != nil && profile.Endpoint != nil:
+		policy = forward(fallback("endpoint"), *profile.Endpoint)
+	case t.Addr.IsValid():
+		policy = forward(fallback("fallback"), Endpoint{Addr: t.Addr})
+	default:
+		return nil
+	}
+	if profile == nil {
+		return policy
+	}
+	out := *policy
+	if profile.Name != "" && len(profile.Overrides) > 0 {
+		split := Split{Kind: SplitRandom, Backends: profile.Overrides}
+		out.HTTP1, out.HTTP2 = everything(split), everything(split)
+		out.Opaque, out.Forbidden = split, false
+		if out.Protocol == Invalid {
+			out.Protocol = Detect
+		}
+	}
+	if profile.Opaque && out.Protocol != Invalid {
+		out.Protocol = Opaque
+		if out.Opaque.Kind == SplitEmpty && !out.Forbidden {
+			out.Opaque = anySplit(*policy)
+		}
+	}
+	return &out
+}
+
+// anySplit is where bytes go when a policy made for HTTP is declared opaque: to
+// what its first rule names.
+func anySplit(p Policy) Split {
+	for _, h := range []HTTP{p.HTTP1, p.HTTP2} {
+		for _, route := range h.Routes {
+			for _, rule := range route.Rules {
+				if rule.Backends.Kind != SplitEmpty {
+					return rule.Backends
+				}
+			}
+		}
+	}
+	return Split{}
+}
+
+// forward is the policy of one address.
+func forward(ref Ref, e Endpoint) *Policy {
+	split := Split{Ref: ref, Kind: SplitFirst, Backends: []Backend{{Ref: ref, Weight: 1, Forward: &e, Load: DefaultLoad}}}
+	return &Policy{Parent: ref, Protocol: Detect, HTTP1: everything(split), HTTP2: everything(split), Opaque: split}
+}
+
+// everything sends all requests to the split.
+func everything(s Split) HTTP {
+	return HTTP{Routes: []Route{{Ref: fallback("default"), Rules: []Rule{{Backends: s}}}}}
+}
