@@ -1,0 +1,296 @@
+// Package balance chooses an endpoint for each request: the less loaded of two
+// taken at random, load being a peak-sensitive estimate of response time times
+// the requests in flight (spec/proxy.md §7).
+//
+// Choosing takes no lock: it reads a snapshot that Set replaces. Members that stay
+// in the set keep their client and what was learnt of them. Everything that
+// decides gets the time and the dice as arguments; only Acquire waits.
+package balance
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config is how a balancer works. Same, Open and Close must be set.
+type Config[E, C any] struct {
+	Same   func(a, b E) bool     // a client of a can serve b
+	Open   func(*Member[E, C]) C // makes a client; it need not connect yet
+	Close  func(C)               // takes no new work; what is in flight ends by itself
+	Clock  func() time.Duration  // since any start; nil is the process's clock
+	Dice   func(n int) int       // in [0, n); nil is math/rand
+	Chance func() float64        // in [0, 1); nil is math/rand
+
+	DefaultRTT, Decay time.Duration // 0 means 30 ms, 10 s
+	Connect           Backoff       // of endpoints that cannot be connected to
+	Accrual           Accrual
+	Failfast          time.Duration // how long requests wait for an endpoint; 0 means 3 s
+	Capacity          int           // how many may wait; 0 means 10000
+}
+
+// processClock is the process's clock: monotonic, since the start.
+func processClock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// Errors of Acquire.
+var (
+	ErrFailfast = errors.New("no endpoint became available in time") // 504
+	ErrFull     = errors.New("too many requests wait for an endpoint")
+	ErrClosed   = errors.New("the balancer is closed")
+)
+
+// A Balancer holds the endpoints of one backend.
+type Balancer[E, C any] struct {
+	cfg Config[E, C]
+	now atomic.Pointer[[]*Member[E, C]]
+
+	mu      sync.Mutex    // of Set, Close and bell
+	bell    chan struct{} // closed when a waiting request should look again
+	closed  error
+	waiting atomic.Int64
+	shut    atomic.Bool // a request has waited in vain: the next do not wait
+}
+
+// New returns a balancer without endpoints.
+func New[E, C any](cfg Config[E, C]) *Balancer[E, C] {
+	if cfg.Clock == nil {
+		cfg.Clock = processClock()
+	}
+	if cfg.Dice == nil {
+		cfg.Dice = rand.IntN
+	}
+	if cfg.Chance == nil {
+		cfg.Chance = rand.Float64
+	}
+	if cfg.DefaultRTT <= 0 {
+		cfg.DefaultRTT = 30 * time.Millisecond
+	}
+	if cfg.Decay <= 0 {
+		cfg.Decay = 10 * time.Second
+	}
+	if cfg.Connect.Min <= 0 {
+		cfg.Connect = Backoff{Min: 100 * time.Millisecond, Max: time.Minute, Jitter: 0.1}
+	}
+	if cfg.Failfast <= 0 {
+		cfg.Failfast = 3 * time.Second
+	}
+	if cfg.Capacity <= 0 {
+		cfg.Capacity = 10000
+	}
+	b := &Balancer[E, C]{cfg: cfg, bell: make(chan struct{})}
+	b.now.Store(&[]*Member[E, C]{})
+	return b
+}
+
+// Set replaces the endpoints. Members whose endpoint is the Same stay as they are;
+// the clients of those that leave are closed.
+func (b *Balancer[E, C]) Set(endpoints []E) {
+	b.mu.Lock()
+	old := *b.now.Load()
+	if b.closed != nil {
+		b.mu.Unlock()
+		return
+	}
+	taken := make([]bool, len(old))
+	next := make([]*Member[E, C], 0, len(endpoints))
+	at := 0 // both are mostly in the same order: look from where the last was found
+	for _, e := range endpoints {
+		var m *Member[E, C]
+		for n := range old {
+			i := (at + n) % len(old)
+			if !taken[i] && b.cfg.Same(old[i].Endpoint, e) {
+				m, taken[i], at = old[i], true, i+1
+				break
+			}
+		}
+		if m == nil {
+			m = &Member[E, C]{Endpoint: e, b: b}
+			m.load.seed(b.cfg.Clock(), b.cfg.DefaultRTT, b.cfg.Decay)
+			m.Client = b.cfg.Open(m)
+		}
+		next = append(next, m)
+	}
+	b.now.Store(&next)
+	b.mu.Unlock()
+	b.wake()
+	for i, m := range old {
+		if !taken[i] {
+			b.cfg.Close(m.Client)
+		}
+	}
+}
+
+// Close ends all waiting with why (ErrClosed if nil) and lets the clients go.
+func (b *Balancer[E, C]) Close(why error) {
+	b.Set(nil)
+	b.mu.Lock()
+	if b.closed == nil {
+		b.closed = why
+		if why == nil {
+			b.closed = ErrClosed
+		}
+	}
+	b.mu.Unlock()
+	b.wake()
+}
+
+// Members is the set as it is now; it must not be changed.
+func (b *Balancer[E, C]) Members() []*Member[E, C] { return *b.now.Load() }
+
+// Waiting is how many requests wait for an endpoint.
+func (b *Balancer[E, C]) Waiting() int64 { return b.waiting.Load() }
+
+// Available reports whether a request would be sent, or could at least wait.
+func (b *Balancer[E, C]) Available() bool {
+	if !b.shut.Load() {
+		return true
+	}
+	now := b.cfg.Clock()
+	for _, m := range b.Members() {
+		if m.ready(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// wake lets waiting requests look again.
+func (b *Balancer[E, C]) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.bell)
+	b.bell = make(chan struct{})
+}
+
+func (b *Balancer[E, C]) listen() (<-chan struct{}, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bell, b.closed
+}
+
+// Try takes a place at an endpoint if one is ready. It prefers another than avoid.
+func (b *Balancer[E, C]) Try(avoid *Member[E, C]) (*Lease[E, C], bool) {
+	now := b.cfg.Clock()
+	members := *b.now.Load()
+	for range 4 { // a gate that shut in between costs a turn
+		m := pick(members, now, b.cfg.Dice, avoid)
+		if m == nil {
+			return nil, false
+		}
+		if l, ok := m.lease(now); ok {
+			if b.shut.Load() {
+				b.shut.Store(false)
+			}
+			return l, true
+		}
+	}
+	return nil, false
+}
+
+// Acquire takes a place at an endpoint, and waits for one to be ready if need be.
+func (b *Balancer[E, C]) Acquire(ctx context.Context, avoid *Member[E, C]) (*Lease[E, C], error) {
+	if l, ok := b.Try(avoid); ok {
+		return l, nil
+	}
+	if b.waiting.Add(1) > int64(b.cfg.Capacity) {
+		b.waiting.Add(-1)
+		return nil, ErrFull
+	}
+	defer b.waiting.Add(-1)
+	failfast := time.NewTimer(b.cfg.Failfast)
+	defer failfast.Stop()
+	for {
+		bell, closed := b.listen()
+		if closed != nil {
+			return nil, closed
+		}
+		// After listening, so that no change is missed.
+		if l, ok := b.Try(avoid); ok {
+			return l, nil
+		}
+		if b.shut.Load() {
+			return nil, ErrFailfast
+		}
+		again, stop := b.next()
+		select {
+		case <-bell:
+		case <-again:
+		case <-failfast.C:
+			b.shut.Store(true)
+			b.wake()
+		case <-ctx.Done():
+			stop()
+			return nil, context.Cause(ctx)
+		}
+		stop()
+	}
+}
+
+// next rings when the first of the shut gates opens; never, if none will.
+func (b *Balancer[E, C]) next() (<-chan time.Time, func()) {
+	var first time.Duration
+	for _, m := range *b.now.Load() {
+		for _, g := range []*gate{&m.reach, &m.answers.gate} {
+			if at, ok := g.opens(); ok && (first == 0 || at < first) {
+				first = at
+			}
+		}
+	}
+	if first == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTimer(max(first-b.cfg.Clock(), time.Millisecond))
+	return t.C, func() { t.Stop() }
+}
+
+// pick chooses the less loaded of two ready members taken at random.
+func pick[E, C any](members []*Member[E, C], now time.Duration, dice func(int) int, avoid *Member[E, C]) *Member[E, C] {
+	a := draw(members, now, dice, avoid, nil)
+	if a == nil {
+		if avoid != nil && avoid.ready(now) && contains(members, avoid) {
+			return avoid
+		}
+		return nil
+	}
+	b := draw(members, now, dice, avoid, a)
+	if b == nil || a.load.cost(now, a.pending.Load()) <= b.load.cost(now, b.pending.Load()) {
+		return a
+	}
+	return b
+}
+
+// draw takes a random ready member other than x and y, nil if there is none.
+func draw[E, C any](members []*Member[E, C], now time.Duration, dice func(int) int, x, y *Member[E, C]) *Member[E, C] {
+	n := len(members)
+	if n == 0 {
+		return nil
+	}
+	for range 3 {
+		if m := members[dice(n)]; m != x && m != y && m.ready(now) {
+			return m
+		}
+	}
+	// Few are ready: count on a random place to begin instead of on luck.
+	start := dice(n)
+	for i := range n {
+		if m := members[(start+i)%n]; m != x && m != y && m.ready(now) {
+			return m
+		}
+	}
+	return nil
+}
+
+func contains[T comparable](all []T, x T) bool {
+	for _, v := range all {
+		if v == x {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package balance
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Load is a peak-sensitive moving average of response times: a slow sample is
+// believed at once, a fast one only by and by, and an idle estimate fades
+// towards zero so that an endpoint once slow is tried again. Readers and writers
+// need no lock.
+type Load struct {
+	decay float64 // in ms
+
+	// A float32 of milliseconds above a uint32 of milliseconds since the clock's
+	// start, which wraps after 49 days: differences are taken modulo that.
+	bits atomic.Uint64
+}
+
+// minRTT is the least a new endpoint is thought to need (spec/proxy.md §7.3).
+const minRTT = time.Millisecond
+
+// floor keeps the number of pending requests in the comparison when estimates
+// have faded to nothing, in ms.
+const floor = 1e-3
+
+func (l *Load) seed(now time.Duration, rtt, decay time.Duration) {
+	l.decay = ms(max(decay, time.Millisecond))
+	l.bits.Store(pack(ms(max(rtt, minRTT)), now))
+}
+
+// Sample takes a response time measured at now.
+func (l *Load) Sample(now, rtt time.Duration) {
+	sample := ms(max(rtt, 0))
+	for {
+		old := l.bits.Load()
+		value, age := unpack(old, now)
+		keep := math.Exp(-age / l.decay)
+		next := value*keep + sample*(1-keep)
+		if sample > value*keep {
+			next = sample
+		}
+		if l.bits.CompareAndSwap(old, pack(next, now)) {
+			return
+		}
+	}
+}
+
+// Estimate is the response time expected at now, in ms.
+func (l *Load) Estimate(now time.Duration) float64 {
+	value, age := unpack(l.bits.Load(), now)
+	return value * math.Exp(-age/l.decay)
+}
+
+// cost ranks endpoints: what a request more would wait for.
+func (l *Load) cost(now time.Duration, pending int64) float64 {
+	return max(l.Estimate(now), floor) * float64(pending+1)
+}
+
+func pack(value float64, now time.Duration) uint64 {
+	return uint64(math.Float32bits(float32(value)))<<32 | uint64(uint32(now.Milliseconds()))
+}
+
+func unpack(bits uint64, now time.Duration) (value, age float64) {
+	value = float64(math.Float32frombits(uint32(bits >> 32)))
+	passed := int32(uint32(now.Milliseconds()) - uint32(bits))
+	return value, float64(max(passed, 0)) // another goroutine's clock may be ahead of ours
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,96 @@
+package balance
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Member is an endpoint in the set, what is known of it, and its client.
+type Member[E, C any] struct {
+	Endpoint E
+	Client   C
+
+	b       *Balancer[E, C]
+	load    Load
+	pending atomic.Int64
+	reach   gate // shut while it cannot be connected to
+	answers breaker
+}
+
+func (m *Member[E, C]) ready(now time.Duration) bool {
+	return m.reach.ready(now) && m.answers.gate.ready(now)
+}
+
+// Up tells that a connection to the endpoint has been made.
+func (m *Member[E, C]) Up() {
+	if m.reach.ok() {
+		m.b.wake()
+	}
+}
+
+// Down tells that the endpoint could not be connected to: it is left alone for a
+// while, longer each time.
+func (m *Member[E, C]) Down() {
+	m.reach.fail(m.b.cfg.Clock(), m.b.cfg.Connect, m.b.cfg.Chance())
+	m.b.wake()
+}
+
+// Pending is how many requests are in flight.
+func (m *Member[E, C]) Pending() int64 { return m.pending.Load() }
+
+// lease takes a place at the member, unless its gates have shut meanwhile.
+func (m *Member[E, C]) lease(now time.Duration) (*Lease[E, C], bool) {
+	probeReach, ok := m.reach.enter(now)
+	if !ok {
+		return nil, false
+	}
+	probeAnswers, ok := m.answers.gate.enter(now)
+	if !ok {
+		if probeReach {
+			m.reach.release()
+		}
+		return nil, false
+	}
+	m.pending.Add(1)
+	return &Lease[E, C]{Member: m, began: now, probeReach: probeReach, probeAnswers: probeAnswers}, true
+}
+
+// A Lease is one request's use of a member. End must be called once; calling it
+// again does nothing.
+type Lease[E, C any] struct {
+	*Member[E, C]
+	began                    time.Duration
+	sampled, ended           atomic.Bool
+	probeReach, probeAnswers bool
+}
+
+// FirstByte takes the response time: the first data of the response, or, for
+// plain connections, that the connection is up. Only the first call counts.
+func (l *Lease[E, C]) FirstByte() {
+	if l.sampled.CompareAndSwap(false, true) {
+		now := l.b.cfg.Clock()
+		l.load.Sample(now, now-l.began)
+	}
+}
+
+// End gives the place back with what became of the request.
+func (l *Lease[E, C]) End(v Verdict) {
+	if !l.ended.CompareAndSwap(false, true) {
+		return
+	}
+	if v != Neutral {
+		l.FirstByte()
+	}
+	l.pending.Add(-1)
+	if l.probeReach {
+		// The connection's own report has come first if there was a new connection.
+		if v != Neutral {
+			l.reach.ok()
+		}
+		l.reach.release()
+	}
+	l.answers.record(l.b.cfg.Accrual, l.b.cfg.Clock(), v, l.probeAnswers, l.b.cfg.Chance())
+	if l.probeReach || l.probeAnswers {
+		l.b.wake()
+	}
+}
