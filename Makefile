@@ -1,0 +1,63 @@
+# Every target works on every module: go.work is the only list of them.
+MODS    := $(shell go list -m -f '{{.Dir}}')
+BIN     := $(CURDIR)/.bin
+RACEBIN := $(BIN)/race
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X github.com/weftmesh/weft/services/kit/build.version=$(VERSION)
+export PATH := $(BIN)/tools:$(PATH)
+export GOPRIVATE := github.com/weftmesh/weft
+
+# Binary and the directory of its package.
+BINARIES := watcher=services/watcher destination=services/destination policy=services/policy \
+	identity=services/identity injector=services/injector mirror=services/mirror heartbeat=services/heartbeat \
+	weft-proxy=proxy/cmd/weft-proxy weft=tools/weft weft-demo-app=tools/weft/cmd/weft-demo-app
+
+help:         ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
+build:        ## compile every package, and every binary into .bin
+	go build -o /dev/null work
+	@set -e; for b in $(BINARIES); do go build -ldflags '$(LDFLAGS)' -o $(BIN)/$${b%%=*} ./$${b#*=}; done
+demo: binaries ## run a whole small mesh on this machine, with a live table; Ctrl-C stops it
+	$(BIN)/weft demo
+test: racebins ## run every test with the race detector, the process tests and the demo's check
+	WEFT_BIN=$(RACEBIN) go test -race work
+	$(RACEBIN)/weft demo --check
+race: test    ## the same as test, which always runs with the race detector
+check: binaries ## run the demo for a few seconds and verify mTLS, denial and loss of a replica
+	$(BIN)/weft demo --check
+cases: racebins ## run the case files of CASES=dir against the real processes
+	cd e2e && WEFT_BIN=$(RACEBIN) go test -race ./cases -args -cases $(or $(CASES),../../shared/cases)
+lint: tools   ## run the linters
+	golangci-lint run $(addsuffix /...,$(MODS))
+	cd proto && buf lint
+fmt: tools    ## format the code
+	golangci-lint fmt $(MODS)
+	cd proto && buf format -w
+gen: tools    ## make the generated files again
+	cd proto && buf generate
+tidy:         ## agree on dependency versions, then tidy each go.mod
+	go work sync
+	@set -e; for m in $(MODS); do (cd $$m && go mod tidy); done
+alone:        ## each module builds without the workspace and is tidy
+	@set -e; for m in $(MODS); do echo "$$m"; (cd $$m && GOWORK=off go mod tidy -diff && GOWORK=off go vet ./...); done
+tools: $(BIN)/tools/.stamp ## install the pinned linters and generators
+ci:           ## everything that must hold before a change lands
+	$(MAKE) tools
+	$(MAKE) gen && git diff --exit-code
+	golangci-lint fmt --diff $(MODS)
+	$(MAKE) lint
+	$(MAKE) dead
+	go work sync && git diff --exit-code
+	$(MAKE) alone
+	$(MAKE) test
+	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../../shared/cases; fi
+dead: tools   ## code that nothing reaches
+	@out=$$(deadcode -test work) && echo "$$out" && test -z "$$out"
+binaries:
+	@set -e; for b in $(BINARIES); do go build -ldflags '$(LDFLAGS)' -o $(BIN)/$${b%%=*} ./$${b#*=}; done
+racebins:
+	@set -e; for b in $(BINARIES); do go build -race -ldflags '$(LDFLAGS)' -o $(RACEBIN)/$${b%%=*} ./$${b#*=}; done
+$(BIN)/tools/.stamp: tools/pin/go.sum
+	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
+	@touch $@
+.PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead binaries racebins

@@ -1,0 +1,212 @@
+package cases
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weftmesh/weft/e2e/internal/caseset"
+	"github.com/weftmesh/weft/e2e/internal/proc"
+)
+
+var (
+	dir  = flag.String("cases", "", "directory of case files (*.jsonl); without it the small set in testdata is run")
+	only = flag.String("only", "", "run only the cases whose id or area contains this")
+)
+
+// settle is how long a stream must be silent before its state counts as final
+// where the case names no other time.
+const settle = 300 * time.Millisecond
+
+func TestCases(t *testing.T) {
+	cases, err := caseset.Load(directory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	score := &score{}
+	t.Run("group", func(t *testing.T) {
+		bus := proc.NATS(t)
+		for i, c := range cases {
+			if !strings.Contains(c.ID+" "+c.Area, *only) {
+				continue
+			}
+			t.Run(c.ID, func(t *testing.T) {
+				t.Parallel()
+				if c.Request.K8s != "" {
+					score.add(c.Area, later)
+					t.Skipf("needs %s", c.Needs())
+				}
+				verdict, why := judge(t, c, bus, fmt.Sprintf("case-%d", i))
+				switch {
+				case why == "":
+					score.add(c.Area, verdict)
+				case c.Needs() != "":
+					score.add(c.Area, later)
+					t.Skipf("needs %s; without it: %s", c.Needs(), why)
+				default:
+					score.add(c.Area, failed)
+					t.Errorf("%s: %s (%s)", c.Area, why, c.Note)
+				}
+			})
+		}
+	})
+	fmt.Print(score)
+}
+
+// directory finds the case files. A relative path may be meant from the
+// module's root, where the command is typed, or from this package.
+func directory(t *testing.T) string {
+	if *dir == "" {
+		return "testdata"
+	}
+	for _, at := range []string{*dir, filepath.Join("..", *dir)} {
+		if _, err := os.Stat(at); err == nil {
+			return at
+		}
+	}
+	t.Fatalf("no directory %s, seen from e2e or from e2e/cases", *dir)
+	return ""
+}
+
+// judge runs one case and says how it went; why is empty when it passed.
+func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why string) {
+	w := newWorld(t)
+	for _, raw := range c.Given {
+		if err := given(w, raw); err != nil {
+			return failed, err.Error()
+		}
+	}
+	common := []string{"-bus.servers", bus, "-bus.cluster", cluster}
+	proc.Service(t, "watcher", nil, append(common, "-source", "dir", "-dir", w.dir)...)
+
+	service := "destination"
+	if !strings.HasPrefix(c.Request.RPC, "Destination.") {
+		service = "policy"
+	}
+	listen := proc.FreePort(t)
+	args := append(common, "-listen", listen)
+	for name, value := range c.Request.Flags {
+		args = append(args, "-"+name+"="+plainText(value))
+	}
+	proc.Service(t, service, nil, args...)
+
+	conn, err := grpc.NewClient(listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	got, err := ask(t.Context(), conn, c.Request)
+	if err != nil {
+		return failed, err.Error()
+	}
+
+	verdict = exact
+	want, seen := caseset.State{}, 0
+	check := func(messages []caseset.Message, what string) string {
+		want = caseset.Fold(want, messages)
+		n, why := wait(got, seen, want, messages)
+		if why != "" {
+			return what + ": " + why
+		}
+		if !caseset.Exact(messages, got.since(seen)[:n-seen]) {
+			verdict = sameState
+		}
+		seen = n
+		return ""
+	}
+	if why := check(c.Expect.First(), "first answer"); why != "" {
+		return failed, why
+	}
+	for i, step := range c.Request.Then {
+		if err := w.do(step); err != nil {
+			return failed, err.Error()
+		}
+		var messages []caseset.Message
+		if i < len(c.Expect.After) {
+			messages = c.Expect.After[i]
+		}
+		if why := check(messages, fmt.Sprintf("after step %d", i+1)); why != "" {
+			return failed, why
+		}
+	}
+	return verdict, ""
+}
+
+// wait reads until the client's state is the wanted one and stays so; it
+// returns how many messages had come by then.
+func wait(got *answers, seen int, want caseset.State, messages []caseset.Message) (int, string) {
+	quiet := settle
+	if ms := caseset.Quiet(messages); ms > 0 {
+		quiet = max(quiet, time.Duration(ms)*time.Millisecond)
+	}
+	end := time.After(proc.Patience / 2)
+	for {
+		all := got.since(0)
+		why := ""
+		if len(messages) > 0 {
+			why = caseset.Judge(want, caseset.Fold(caseset.State{}, all))
+		}
+		if why != "" {
+			select {
+			case <-got.news:
+				continue
+			case <-end:
+				return len(all), why + "; heard " + hear(all[seen:])
+			}
+		}
+		select {
+		case <-got.news:
+		case <-time.After(quiet):
+			return len(all), ""
+		}
+	}
+}
+
+func hear(messages []caseset.Message) string {
+	body, err := json.Marshal(messages)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 1500
+	return string(body[:min(len(body), most)])
+}
+
+// given handles one entry of a case's objects.
+func given(w *world, raw json.RawMessage) error {
+	var head struct {
+		Op      string            `json:"op"`
+		Ref     string            `json:"ref"`
+		Sleep   float64           `json:"sleep_s"`
+		Kind    string            `json:"kind"`
+		Cluster string            `json:"cluster"`
+		Objects []json.RawMessage `json:"objects"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return fmt.Errorf("reading given: %w", err)
+	}
+	switch {
+	case head.Op != "":
+		return w.do(caseset.Step{Op: head.Op, Ref: head.Ref})
+	case head.Sleep > 0:
+		return w.do(caseset.Step{Op: "sleep", Second: head.Sleep})
+	case head.Cluster != "":
+		return nil // Needs has said so
+	}
+	return w.create(raw)
+}
+
+func plainText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

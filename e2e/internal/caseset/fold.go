@@ -1,0 +1,140 @@
+package caseset
+
+import (
+	"slices"
+)
+
+// State is what a client holds after a run of messages: for Get the live set
+// by address, for the other calls the last message.
+type State struct {
+	Live map[string]any
+	Last Message
+	// Status is the code that ended the stream; empty while it is open.
+	Status string
+}
+
+// Fold applies messages to a state and returns the new one.
+func Fold(from State, messages []Message) State {
+	to := State{Live: map[string]any{}, Last: from.Last, Status: from.Status}
+	for a, v := range from.Live {
+		to.Live[a] = v
+	}
+	for _, m := range messages {
+		if code, ok := m["status"].(string); ok {
+			to.Status = code
+			continue
+		}
+		if m["stream_end"] == true {
+			to.Status = "OK"
+			continue
+		}
+		if m["status_any_error"] == true {
+			to.Status = "any"
+			continue
+		}
+		if _, quiet := m["quiet_ms"]; quiet {
+			continue
+		}
+		added, isAdd := m["add"].([]any)
+		removed, isRemove := m["remove"].([]any)
+		for _, a := range added {
+			addr, _ := a.(map[string]any)
+			name, _ := addr["a"].(string)
+			to.Live[name] = withSet(addr, m["set_labels"])
+		}
+		for _, a := range removed {
+			name, _ := a.(string)
+			delete(to.Live, name)
+		}
+		if !isAdd && !isRemove {
+			to.Last = m
+		}
+	}
+	return to
+}
+
+// withSet keeps the set's labels beside each address, as a proxy does.
+func withSet(addr map[string]any, labels any) map[string]any {
+	if labels == nil {
+		return addr
+	}
+	out := map[string]any{"set_labels": labels}
+	for k, v := range addr {
+		out[k] = v
+	}
+	return out
+}
+
+// Judge compares the state a client should hold with the one it holds.
+func Judge(want, got State) string {
+	switch {
+	case want.Status == "any" && got.Status != "" && got.Status != "OK":
+		return ""
+	case want.Status != got.Status:
+		return "status: want " + orOpen(want.Status) + ", got " + orOpen(got.Status)
+	case want.Status != "" && want.Status != "OK":
+		return ""
+	}
+	names := make([]string, 0, len(want.Live))
+	for a := range want.Live {
+		names = append(names, a)
+	}
+	slices.Sort(names)
+	for _, a := range names {
+		if got.Live[a] == nil {
+			return "live set lacks " + a + ", it is " + show(got.Live)
+		}
+		if d := differ(a, want.Live[a], got.Live[a]); d != "" {
+			return d
+		}
+	}
+	for a := range got.Live {
+		if want.Live[a] == nil {
+			return "live set has " + a + " too"
+		}
+	}
+	last := want.Last
+	if live, ok := last["live"].(map[string]any); ok {
+		last = live
+	}
+	if last == nil || last["observe"] != nil {
+		return ""
+	}
+	return Differ(map[string]any(last), Plain(got.Last))
+}
+
+func orOpen(status string) string {
+	if status == "" {
+		return "an open stream"
+	}
+	return status
+}
+
+// Exact says whether the messages came one for one as written.
+func Exact(want, got []Message) bool {
+	var said []Message
+	for _, m := range want {
+		if _, quiet := m["quiet_ms"]; !quiet {
+			said = append(said, m)
+		}
+	}
+	if len(said) != len(got) {
+		return false
+	}
+	for i := range said {
+		if Differ(map[string]any(said[i]), Plain(got[i])) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// Quiet returns how long nothing may come after the messages, in milliseconds.
+func Quiet(want []Message) int {
+	for _, m := range want {
+		if ms, ok := m["quiet_ms"].(float64); ok {
+			return int(ms)
+		}
+	}
+	return 0
+}

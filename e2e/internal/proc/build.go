@@ -1,0 +1,88 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// sources says where each binary's package is, from the repository's root.
+var sources = map[string]string{
+	"watcher":       "services/watcher",
+	"destination":   "services/destination",
+	"policy":        "services/policy",
+	"identity":      "services/identity",
+	"injector":      "services/injector",
+	"mirror":        "services/mirror",
+	"heartbeat":     "services/heartbeat",
+	"weft":          "tools/weft",
+	"weft-demo-app": "tools/weft/cmd/weft-demo-app",
+	"weft-proxy":    "proxy/cmd/weft-proxy",
+}
+
+var (
+	building sync.Mutex
+	built    = map[string]string{}
+)
+
+// Binary returns the path of a binary, built from this tree. Where WEFT_BIN
+// names a directory, as the Makefile's test target does, the binary there is used.
+func Binary(t testing.TB, name string) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	if path, ok := built[name]; ok {
+		return path
+	}
+	if dir := os.Getenv("WEFT_BIN"); dir != "" {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("looking for %s in WEFT_BIN: %v (run `make build`, or unset WEFT_BIN)", name, err)
+		}
+		built[name] = path
+		return path
+	}
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, ok := sources[name]
+	if !ok {
+		t.Fatalf("no binary is called %s", name)
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("weft-e2e-%d", os.Getuid()))
+	if race {
+		dir += "-race"
+	}
+	path := filepath.Join(dir, name)
+	args := []string{"build", "-o", path}
+	if race {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, ".")...) //nolint:gosec,noctx // builds our own source
+	cmd.Dir = filepath.Join(root, source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", name, err, out)
+	}
+	built[name] = path
+	return path
+}
+
+// Root is the repository's root: the nearest directory above with a go.work.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "go.work")); err == nil {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return "", fmt.Errorf("finding the repository: no go.work above %s", dir)
+		}
+	}
+}
