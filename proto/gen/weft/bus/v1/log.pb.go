@@ -227,16 +227,16 @@ func (x *Change) GetRemoved() bool {
 	return false
 }
 
-// Batch is the body of one log message of kind batch. Its epoch, sequence and
-// trace context are in the message's headers, so that a reader decides to
-// drop, apply or repair without decoding it.
+// Batch is the body of one log message of kind batch. Its epoch, sequence,
+// part of the cut and trace context are in the message's headers, so that a
+// reader decides to drop, apply or repair without decoding it. On the wire one
+// byte stands before it: 0 for plain, 1 for zstd; so it does before Beacon,
+// Answer and Chunk.
 type Batch struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Changes []*Change              `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	// When the source saw the oldest change of this batch, in Unix nanoseconds.
-	ObservedAtNs int64 `protobuf:"varint,2,opt,name=observed_at_ns,json=observedAtNs,proto3" json:"observed_at_ns,omitempty"`
-	// More batches with the same sequence follow; readers apply them as one cut.
-	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	ObservedAtNs  int64 `protobuf:"varint,2,opt,name=observed_at_ns,json=observedAtNs,proto3" json:"observed_at_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,13 +283,6 @@ func (x *Batch) GetObservedAtNs() int64 {
 		return x.ObservedAtNs
 	}
 	return 0
-}
-
-func (x *Batch) GetMore() bool {
-	if x != nil {
-		return x.More
-	}
-	return false
 }
 
 // Sum is the state of one table: how many rows, and the 128-bit sum of their
@@ -434,8 +427,12 @@ type Ask struct {
 	// The first sequence the reader lacks.
 	NextSeq uint64 `protobuf:"varint,2,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`
 	// The answer must reach at least this sequence; 0 when the reader knows none.
-	MinSeq        uint64 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
-	Reason        Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=weft.bus.v1.Reason" json:"reason,omitempty"`
+	MinSeq uint64 `protobuf:"varint,3,opt,name=min_seq,json=minSeq,proto3" json:"min_seq,omitempty"`
+	Reason Reason `protobuf:"varint,4,opt,name=reason,proto3,enum=weft.bus.v1.Reason" json:"reason,omitempty"`
+	// The epoch that min_seq is of.
+	MinEpoch uint64 `protobuf:"varint,5,opt,name=min_epoch,json=minEpoch,proto3" json:"min_epoch,omitempty"`
+	// Who asks: a peer never answers itself.
+	Peer          string `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,6 +495,20 @@ func (x *Ask) GetReason() Reason {
 	return Reason_REASON_UNSPECIFIED
 }
 
+func (x *Ask) GetMinEpoch() uint64 {
+	if x != nil {
+		return x.MinEpoch
+	}
+	return 0
+}
+
+func (x *Ask) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
 // Answer is one of: nothing is missing, the missing batches, where to pull a
 // snapshot, or "this peer is behind what was asked for".
 type Answer struct {
@@ -510,7 +521,9 @@ type Answer struct {
 	//	*Answer_Range
 	//	*Answer_Manifest
 	//	*Answer_Behind
-	Kind          isAnswer_Kind `protobuf_oneof:"kind"`
+	Kind isAnswer_Kind `protobuf_oneof:"kind"`
+	// How long ago the peer heard the writer, in nanoseconds; 0 while it is live.
+	AgeNs         int64 `protobuf:"varint,7,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,6 +615,13 @@ func (x *Answer) GetBehind() bool {
 	return false
 }
 
+func (x *Answer) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
+}
+
 type isAnswer_Kind interface {
 	isAnswer_Kind()
 }
@@ -630,12 +650,16 @@ func (*Answer_Manifest) isAnswer_Kind() {}
 
 func (*Answer_Behind) isAnswer_Kind() {}
 
-// LogEntry is one past log message.
+// LogEntry is one past log message of kind batch.
 type LogEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	Batch         []byte                 `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
-	Traceparent   string                 `protobuf:"bytes,3,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// The message's body as it was sent.
+	Body        []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
+	Traceparent string `protobuf:"bytes,3,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// Which part of the cut it is, from 0, and whether another follows.
+	Part          uint32 `protobuf:"varint,4,opt,name=part,proto3" json:"part,omitempty"`
+	More          bool   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -677,9 +701,9 @@ func (x *LogEntry) GetSeq() uint64 {
 	return 0
 }
 
-func (x *LogEntry) GetBatch() []byte {
+func (x *LogEntry) GetBody() []byte {
 	if x != nil {
-		return x.Batch
+		return x.Body
 	}
 	return nil
 }
@@ -691,8 +715,23 @@ func (x *LogEntry) GetTraceparent() string {
 	return ""
 }
 
-// Range is a run of past batches, oldest first. It may end before the peer's
-// sequence, when it would be too large; then the reader asks again.
+func (x *LogEntry) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *LogEntry) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// Range is a run of past batches, oldest first and whole cuts only. It may end
+// before the peer's sequence, when it would be too large; then the reader asks
+// again. All are of the answer's epoch.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*LogEntry            `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
@@ -740,13 +779,15 @@ func (x *Range) GetEntries() []*LogEntry {
 // Manifest describes a snapshot: where its chunks are pulled from, how many,
 // and the sums its rows must have.
 type Manifest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
-	Snapshot      uint64                 `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Chunks        uint32                 `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
-	Rows          uint64                 `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
-	Sums          []*Sum                 `protobuf:"bytes,5,rep,name=sums,proto3" json:"sums,omitempty"`
-	DigestKey     []byte                 `protobuf:"bytes,6,opt,name=digest_key,json=digestKey,proto3" json:"digest_key,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Peer  string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	// Follows from the content, so that another peer's chunks of the same number
+	// are the same chunks.
+	Snapshot      uint64 `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Chunks        uint32 `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
+	Rows          uint64 `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
+	Sums          []*Sum `protobuf:"bytes,5,rep,name=sums,proto3" json:"sums,omitempty"`
+	DigestKey     []byte `protobuf:"bytes,6,opt,name=digest_key,json=digestKey,proto3" json:"digest_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -878,8 +919,10 @@ func (x *ChunkRequest) GetChunk() uint32 {
 
 // Chunk holds rows in canonical order (table, then key), so that it decodes alone.
 type Chunk struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rows          []*Change              `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rows  []*Change              `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	// The peer no longer has (or never had) that snapshot.
+	Unknown       bool `protobuf:"varint,2,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -919,6 +962,13 @@ func (x *Chunk) GetRows() []*Change {
 		return x.Rows
 	}
 	return nil
+}
+
+func (x *Chunk) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 // Presence says that one process is alive and how far it has read.
@@ -1262,11 +1312,10 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\x05table\x18\x01 \x01(\x0e2\x12.weft.bus.v1.TableR\x05table\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\fR\x05value\x12\x18\n" +
-	"\aremoved\x18\x04 \x01(\bR\aremoved\"p\n" +
+	"\aremoved\x18\x04 \x01(\bR\aremoved\"\\\n" +
 	"\x05Batch\x12-\n" +
 	"\achanges\x18\x01 \x03(\v2\x13.weft.bus.v1.ChangeR\achanges\x12$\n" +
-	"\x0eobserved_at_ns\x18\x02 \x01(\x03R\fobservedAtNs\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\"i\n" +
+	"\x0eobserved_at_ns\x18\x02 \x01(\x03R\fobservedAtNs\"i\n" +
 	"\x03Sum\x12(\n" +
 	"\x05table\x18\x01 \x01(\x0e2\x12.weft.bus.v1.TableR\x05table\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x12\n" +
@@ -1277,24 +1326,29 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"digest_key\x18\x02 \x01(\fR\tdigestKey\x12\x1c\n" +
 	"\n" +
-	"sent_at_ns\x18\x03 \x01(\x03R\bsentAtNs\"|\n" +
+	"sent_at_ns\x18\x03 \x01(\x03R\bsentAtNs\"\xad\x01\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bnext_seq\x18\x02 \x01(\x04R\anextSeq\x12\x17\n" +
 	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\x12+\n" +
-	"\x06reason\x18\x04 \x01(\x0e2\x13.weft.bus.v1.ReasonR\x06reason\"\xcf\x01\n" +
+	"\x06reason\x18\x04 \x01(\x0e2\x13.weft.bus.v1.ReasonR\x06reason\x12\x1b\n" +
+	"\tmin_epoch\x18\x05 \x01(\x04R\bminEpoch\x12\x12\n" +
+	"\x04peer\x18\x06 \x01(\tR\x04peer\"\xe6\x01\n" +
 	"\x06Answer\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x1a\n" +
 	"\anothing\x18\x03 \x01(\bH\x00R\anothing\x12*\n" +
 	"\x05range\x18\x04 \x01(\v2\x12.weft.bus.v1.RangeH\x00R\x05range\x123\n" +
 	"\bmanifest\x18\x05 \x01(\v2\x15.weft.bus.v1.ManifestH\x00R\bmanifest\x12\x18\n" +
-	"\x06behind\x18\x06 \x01(\bH\x00R\x06behindB\x06\n" +
-	"\x04kind\"T\n" +
+	"\x06behind\x18\x06 \x01(\bH\x00R\x06behind\x12\x15\n" +
+	"\x06age_ns\x18\a \x01(\x03R\x05ageNsB\x06\n" +
+	"\x04kind\"z\n" +
 	"\bLogEntry\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05batch\x18\x02 \x01(\fR\x05batch\x12 \n" +
-	"\vtraceparent\x18\x03 \x01(\tR\vtraceparent\"8\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12 \n" +
+	"\vtraceparent\x18\x03 \x01(\tR\vtraceparent\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\rR\x04part\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"8\n" +
 	"\x05Range\x12/\n" +
 	"\aentries\x18\x01 \x03(\v2\x15.weft.bus.v1.LogEntryR\aentries\"\xab\x01\n" +
 	"\bManifest\x12\x12\n" +
@@ -1307,9 +1361,10 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"digest_key\x18\x06 \x01(\fR\tdigestKey\"@\n" +
 	"\fChunkRequest\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\x04R\bsnapshot\x12\x14\n" +
-	"\x05chunk\x18\x02 \x01(\rR\x05chunk\"0\n" +
+	"\x05chunk\x18\x02 \x01(\rR\x05chunk\"J\n" +
 	"\x05Chunk\x12'\n" +
-	"\x04rows\x18\x01 \x03(\v2\x13.weft.bus.v1.ChangeR\x04rows\"\xd9\x03\n" +
+	"\x04rows\x18\x01 \x03(\v2\x13.weft.bus.v1.ChangeR\x04rows\x12\x18\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xd9\x03\n" +
 	"\bPresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +

@@ -1,0 +1,270 @@
+package bus
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+const (
+	// maxAsks bounds the questions answered at once; others are told "behind"
+	// and ask somebody else.
+	maxAsks = 64
+	// snapshotFresh is how long one snapshot is good enough for whoever asks.
+	snapshotFresh = 2 * time.Second
+	// snapshotKept is how long after its last use a snapshot may still be pulled.
+	snapshotKept = 10 * time.Second
+	maxSnapshots = 2
+	// A range above a tenth of the rows' raw size costs more than half of what
+	// a snapshot would (rows compress about five times), but a small one is
+	// always answered.
+	rangeShare = 10
+	rangeSmall = 256 << 10
+	// rangeRaw bounds one answer before compression.
+	rangeRaw     = 2 << 20
+	rangeEntries = 8192
+)
+
+// server answers other peers from the reader's copy.
+type server struct {
+	r    *Reader
+	busy chan struct{}
+
+	mu   sync.Mutex // subscriptions and snapshots
+	ask  Subscription
+	pull Subscription
+	kept []*snapshot
+
+	building sync.Mutex // single flight
+}
+
+func newServer(r *Reader) *server { return &server{r: r, busy: make(chan struct{}, maxAsks)} }
+
+// start begins to serve chunks. Asking begins with serve.
+func (s *server) start() error {
+	sub, err := s.r.t.Serve(s.r.names.peer+s.r.t.Peer(), s.r.t.Peer(), s.chunk)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.pull = sub
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *server) stop() {
+	s.serve(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pull.Stop()
+	s.kept = nil
+}
+
+// serve joins or leaves those who answer asks. Only who is in sync may: a peer
+// with a hole would cost the others a round trip.
+func (s *server) serve(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case on && s.ask == nil:
+		sub, err := s.r.t.Serve(s.r.names.ask, askGroup, s.asked)
+		if err != nil {
+			slog.Warn("serving the log failed", "cluster", s.r.t.Cluster(), "error", err)
+			return
+		}
+		s.ask = sub
+	case !on && s.ask != nil:
+		s.ask.Stop()
+		s.ask = nil
+	}
+}
+
+// asked runs in the transport's goroutine.
+func (s *server) asked(q Request) {
+	select {
+	case s.busy <- struct{}{}:
+	default:
+		s.respond(q, &busv1.Answer{Kind: &busv1.Answer_Behind{Behind: true}})
+		return
+	}
+	go func() {
+		defer func() { <-s.busy }()
+		var ask busv1.Ask
+		if err := proto.Unmarshal(q.Data, &ask); err != nil {
+			s.r.metrics.malformed.Inc()
+			return
+		}
+		s.respond(q, s.answer(&ask))
+	}()
+}
+
+func (s *server) respond(q Request, a *busv1.Answer) {
+	kind := "behind"
+	switch a.GetKind().(type) {
+	case *busv1.Answer_Nothing:
+		kind = "nothing"
+	case *busv1.Answer_Range:
+		kind = "range"
+	case *busv1.Answer_Manifest:
+		kind = "snapshot"
+	}
+	s.r.metrics.served.WithLabelValues(kind).Inc()
+	_ = q.Respond(packMessage(a)) // the asker asks again
+}
+
+// answer decides what a reader is told.
+func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
+	st := s.r.store
+	have := position{ask.GetEpoch(), max(ask.GetNextSeq(), 1) - 1}
+	least := position{ask.GetMinEpoch(), ask.GetMinSeq()}
+	if least.before(have) {
+		least = have
+	}
+	st.mu.Lock()
+	a := &busv1.Answer{Epoch: st.pos.epoch, Seq: st.pos.seq, AgeNs: int64(s.r.age())}
+	if !st.synced || st.pos.before(least) || ask.GetPeer() == s.r.t.Peer() {
+		st.mu.Unlock()
+		a.Kind = &busv1.Answer_Behind{Behind: true}
+		return a
+	}
+	if ask.GetReason() != busv1.Reason_REASON_DIGEST {
+		if have == st.pos {
+			st.mu.Unlock()
+			a.Kind = &busv1.Answer_Nothing{Nothing: true}
+			return a
+		}
+		if entries := st.since(have); len(entries) > 0 {
+			st.mu.Unlock()
+			if rng := rangeOf(entries); rng != nil {
+				a.Kind = &busv1.Answer_Range{Range: rng}
+				return a
+			}
+			st.mu.Lock()
+		}
+	}
+	st.mu.Unlock()
+	snap, err := s.snapshot(least)
+	if err != nil {
+		slog.Error("building a snapshot failed", "cluster", s.r.t.Cluster(), "error", err)
+		a.Kind = &busv1.Answer_Behind{Behind: true}
+		return a
+	}
+	a.Epoch, a.Seq = snap.at.epoch, snap.at.seq
+	a.Kind = &busv1.Answer_Manifest{Manifest: snap.manifest(s.r.t.Peer())}
+	return a
+}
+
+// since gives the cuts after a position, if the ring has them and they are
+// worth sending.
+func (s *store) since(have position) []entry {
+	if have.epoch != s.pos.epoch && (have != s.prev || have == position{}) {
+		return nil
+	}
+	entries, left, ok := s.ring.from(have.seq+1, rangeEntries)
+	if !ok || left > max(rangeSmall, s.bytes/rangeShare) {
+		return nil
+	}
+	return entries
+}
+
+// rangeOf makes an answer of as many whole cuts as fit a message; nil when not
+// even the first does.
+func rangeOf(entries []entry) *busv1.Range {
+	n, size := 0, 0
+	for n < len(entries) && (n == 0 || size+entries[n].size <= rangeRaw) {
+		size += entries[n].size
+		n++
+	}
+	for ; n > 0; n /= 2 {
+		rng := &busv1.Range{}
+		for _, e := range entries[:n] {
+			for i, body := range e.parts {
+				rng.Entries = append(rng.Entries, &busv1.LogEntry{
+					Seq: e.seq, Body: body, Traceparent: e.trace, Part: uint32(i), More: i < len(e.parts)-1, //nolint:gosec // at most maxParts
+				})
+			}
+		}
+		// The answer's own fields take less than 64 bytes.
+		if len(packMessage(&busv1.Answer{Kind: &busv1.Answer_Range{Range: rng}}))+64 <= MaxPayload {
+			return rng
+		}
+	}
+	return nil
+}
+
+// snapshot gives one that reaches at least a position: a fresh one that is
+// there, or a new one that everybody who asks meanwhile waits for.
+func (s *server) snapshot(least position) (*snapshot, error) {
+	s.building.Lock()
+	defer s.building.Unlock()
+	now := s.r.cfg.Now()
+	s.mu.Lock()
+	for _, k := range s.kept {
+		if !k.at.before(least) && now.Sub(k.made) < snapshotFresh {
+			k.used = now
+			s.mu.Unlock()
+			return k, nil
+		}
+	}
+	s.mu.Unlock()
+	s.r.store.mu.Lock()
+	c := s.r.store.copy()
+	s.r.store.mu.Unlock()
+	snap, err := c.build()
+	if err != nil {
+		return nil, fmt.Errorf("encoding %d rows: %w", len(c.rows), err)
+	}
+	now = s.r.cfg.Now()
+	snap.made, snap.used = now, now
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append([]*snapshot{snap}, s.kept...)
+	if len(s.kept) > maxSnapshots {
+		s.kept = s.kept[:maxSnapshots:maxSnapshots]
+	}
+	return snap, nil
+}
+
+// tidy frees snapshots that nobody pulls any more.
+func (s *server) tidy(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keep []*snapshot
+	for _, k := range s.kept {
+		if now.Sub(k.used) < snapshotKept {
+			keep = append(keep, k)
+		}
+	}
+	s.kept = keep
+}
+
+// chunk answers one pull.
+func (s *server) chunk(q Request) {
+	var ask busv1.ChunkRequest
+	if err := proto.Unmarshal(q.Data, &ask); err != nil {
+		s.r.metrics.malformed.Inc()
+		return
+	}
+	body := s.find(ask.GetSnapshot(), ask.GetChunk())
+	if body == nil {
+		body = packMessage(&busv1.Chunk{Unknown: true})
+	}
+	_ = q.Respond(body) // the puller asks again
+}
+
+func (s *server) find(id uint64, chunk uint32) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.kept {
+		if k.id == id && int(chunk) < len(k.chunks) {
+			k.used = s.r.cfg.Now()
+			return k.chunks[chunk]
+		}
+	}
+	return nil
+}

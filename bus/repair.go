@@ -1,0 +1,298 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"log/slog"
+	"strconv"
+	"time"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// Times of asking (BUS.md sections 6 and 7).
+const (
+	askTimeout   = 2 * time.Second
+	firstBackoff = 50 * time.Millisecond
+	// Polling faster than this while everybody is gone only makes noise.
+	lastBackoff = 2 * time.Second
+	// maxResumes is how often a resume is tried; then the beacon decides.
+	maxResumes = 4
+	// A table that differs again right after its repair is a bug, not a fault:
+	// heal it ever more slowly.
+	healAgain  = 5 * time.Second
+	healAtMost = 5 * time.Minute
+)
+
+// repaired is the outcome of one try.
+type repaired struct {
+	reason  busv1.Reason
+	started time.Time
+	answer  *busv1.Answer
+	// state is the snapshot that the answer's manifest describes.
+	state   []Change
+	partial *download
+	err     error
+}
+
+var errBehind = errors.New("peer is behind")
+
+// repairIfNeeded starts a repair unless one runs or waits.
+func (r *Reader) repairIfNeeded(ctx context.Context) {
+	s := &r.run
+	if s.active != 0 || s.waiting {
+		return
+	}
+	r.store.mu.Lock()
+	at, synced := r.store.pos, r.store.synced
+	r.store.mu.Unlock()
+	reason := r.reason(at, synced)
+	if reason == 0 {
+		s.attempts = 0
+		r.server.serve(synced && !s.corrupt)
+		return
+	}
+	if reason == busv1.Reason_REASON_GAP && s.attempts == 0 {
+		r.metrics.gaps.Inc()
+	}
+	if reason != busv1.Reason_REASON_RESUME {
+		// Not fit to answer others, and not to be asked by itself.
+		r.server.serve(false)
+	}
+	s.active = reason
+	s.attempts++
+	ask := &busv1.Ask{Epoch: at.epoch, NextSeq: at.seq + 1, Reason: reason, Peer: r.t.Peer()}
+	if reason != busv1.Reason_REASON_RESUME {
+		least := r.heard()
+		if least.before(at) {
+			least = at
+		}
+		ask.MinEpoch, ask.MinSeq = least.epoch, least.seq
+	}
+	partial := s.partial
+	s.partial = nil
+	done, now := s.done, r.cfg.Now()
+	go func() {
+		res := r.fetch(ctx, ask, partial)
+		res.reason, res.started = reason, now
+		done <- res
+	}()
+}
+
+// reason says why the reader must ask now; 0 when it needn't.
+func (r *Reader) reason(at position, synced bool) busv1.Reason {
+	s := &r.run
+	switch {
+	case !synced:
+		return busv1.Reason_REASON_START
+	case s.corrupt && r.mayHeal():
+		return busv1.Reason_REASON_DIGEST
+	case at.before(r.heard()):
+		return busv1.Reason_REASON_GAP
+	case s.resume:
+		return busv1.Reason_REASON_RESUME
+	}
+	return 0
+}
+
+func (r *Reader) mayHeal() bool {
+	s := &r.run
+	if s.heals == 0 {
+		return true
+	}
+	wait := min(healAgain<<min(s.heals-1, 10), healAtMost)
+	return r.cfg.Now().Sub(s.healedAt) >= wait
+}
+
+// fetch asks, and pulls the snapshot if that is the answer.
+func (r *Reader) fetch(ctx context.Context, ask *busv1.Ask, partial *download) repaired {
+	res := repaired{partial: partial}
+	short, cancel := context.WithTimeout(ctx, askTimeout)
+	body, err := r.t.Request(short, r.names.ask, Encode(ask))
+	cancel()
+	if err != nil {
+		res.err = err
+		return res
+	}
+	res.answer = new(busv1.Answer)
+	if res.err = unpackMessage(body, res.answer); res.err != nil {
+		return res
+	}
+	if m := res.answer.GetManifest(); m != nil {
+		res.state, res.partial, res.err = pull(ctx, r.t, r.names, m, partial)
+	}
+	return res
+}
+
+// repaired applies the outcome of a try.
+func (r *Reader) repaired(res repaired) {
+	s := &r.run
+	s.active = 0
+	s.partial = res.partial
+	kind, err := "", res.err
+	if err == nil {
+		kind, err = r.applyAnswer(res)
+	}
+	if err != nil {
+		r.metrics.failures.WithLabelValues(reasonName(res.reason)).Inc()
+		slog.Debug("repairing the log, will ask again", "cluster", r.t.Cluster(), "reason", reasonName(res.reason), "error", err)
+		if res.reason == busv1.Reason_REASON_RESUME {
+			if s.resumes++; s.resumes >= maxResumes {
+				s.resume = false
+			}
+		}
+		r.backOff()
+		return
+	}
+	s.attempts = 0
+	s.partial = nil
+	s.resume = false
+	r.metrics.repairs.WithLabelValues(kind).Inc()
+	r.metrics.repair.Observe(r.cfg.Now().Sub(res.started).Seconds())
+	r.applyHeld()
+}
+
+func reasonName(reason busv1.Reason) string {
+	switch reason {
+	case busv1.Reason_REASON_START:
+		return "start"
+	case busv1.Reason_REASON_GAP:
+		return "gap"
+	case busv1.Reason_REASON_DIGEST:
+		return "digest"
+	case busv1.Reason_REASON_RESUME:
+		return "resume"
+	}
+	return "other"
+}
+
+// applyAnswer makes an answer part of the copy and names its kind.
+func (r *Reader) applyAnswer(res repaired) (kind string, err error) {
+	a := res.answer
+	at := position{a.GetEpoch(), a.GetSeq()}
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	before := r.store.pos
+	switch {
+	case a.GetNothing():
+		kind = "nothing"
+		if before.before(r.heard()) || !r.store.synced {
+			return "", errBehind
+		}
+	case a.GetRange() != nil:
+		kind = "range"
+		if err := r.applyRange(at.epoch, a.GetRange().GetEntries()); err != nil {
+			return "", err
+		}
+		if r.store.pos == before {
+			return "", errBehind
+		}
+	case a.GetManifest() != nil:
+		kind = "snapshot"
+		if err := r.applySnapshot(at, a.GetManifest(), res); err != nil {
+			return "", err
+		}
+	default:
+		return "", errBehind
+	}
+	r.heardFrom(time.Duration(a.GetAgeNs()))
+	return kind, nil
+}
+
+// heardFrom notes what a peer says of the writer.
+func (r *Reader) heardFrom(age time.Duration) {
+	at := r.cfg.Now().Add(-max(0, age)).UnixNano()
+	if at > r.heardAt.Load() {
+		r.heardAt.Store(at)
+	}
+}
+
+// applyRange applies past cuts of one epoch. The store's lock is held.
+func (r *Reader) applyRange(epoch uint64, entries []*busv1.LogEntry) error {
+	var parts [][]byte
+	for _, e := range entries {
+		parts = append(parts, e.GetBody())
+		if e.GetMore() {
+			continue
+		}
+		at := position{epoch, e.GetSeq()}
+		whole := parts
+		parts = nil
+		next := r.store.pos
+		if epoch == next.epoch && at.seq != next.seq+1 || epoch < next.epoch || epoch < r.heard().epoch {
+			continue // applied meanwhile, or not what was asked for
+		}
+		if epoch > next.epoch && e != entries[0] && at.seq != next.seq+1 {
+			continue
+		}
+		if !r.applyCut(at, whole, e.GetTraceparent()) {
+			return errBody
+		}
+		r.saw(at)
+	}
+	return nil
+}
+
+// applySnapshot puts a snapshot under what has been applied. The store's lock
+// is held.
+func (r *Reader) applySnapshot(at position, m *busv1.Manifest, res repaired) error {
+	s, st := &r.run, r.store
+	span := startApply(r.t.Cluster(), "", at, len(res.state))
+	defer span.End()
+	switch {
+	case !st.synced || st.pos.before(at):
+		if at.epoch < r.heard().epoch && st.synced {
+			return errBehind
+		}
+		if key := m.GetDigestKey(); len(key) == digestKeySize {
+			st.rekey([digestKeySize]byte(key))
+		}
+		st.replace(at, res.state, span.SpanContext())
+	case s.corrupt && at.epoch == st.pos.epoch:
+		later, err := st.overlay(at, res.state)
+		if err != nil {
+			return err
+		}
+		st.mend(later, span.SpanContext())
+	default:
+		return errBehind
+	}
+	r.metrics.position(st.pos, st)
+	r.saw(st.pos)
+	s.corrupt = false
+	if res.reason == busv1.Reason_REASON_DIGEST {
+		s.heals++
+		s.healedAt = r.cfg.Now()
+	}
+	if st.pos == at && len(m.GetDigestKey()) == digestKeySize {
+		if bad := st.mismatches(m.GetSums()); len(bad) > 0 && st.key == [digestKeySize]byte(m.GetDigestKey()) {
+			s.corrupt = true
+			s.heals = max(s.heals, 1)
+			s.healedAt = r.cfg.Now()
+			r.metrics.mismatch(bad)
+			slog.Warn("snapshot differs from its own manifest", "cluster", r.t.Cluster(), "peer", m.GetPeer(), "tables", len(bad))
+		}
+	}
+	return nil
+}
+
+// backOff waits before the next try: doubling, with a jitter that follows from
+// the peer's name and the attempt, so that a simulation repeats exactly.
+func (r *Reader) backOff() {
+	s := &r.run
+	d := min(firstBackoff<<min(max(s.attempts-1, 0), 10), lastBackoff)
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(r.t.Peer() + strconv.Itoa(s.attempts)))
+	d += d / 4 * time.Duration(h.Sum32()%1000) / 1000
+	s.waiting = true
+	s.retry.Reset(d)
+}
+
+// hurry ends a wait: something happened that makes asking worth while.
+func (r *Reader) hurry() {
+	s := &r.run
+	s.attempts = 0
+	s.waiting = false
+	s.retry.Stop()
+}

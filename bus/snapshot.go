@@ -1,0 +1,191 @@
+package bus
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dchest/siphash"
+	"go.opentelemetry.io/otel/trace"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+const (
+	// chunkRaw is where a chunk is cut: by raw size and not by an average ratio,
+	// which would let some chunks grow over max_payload (BUS.md section 1).
+	chunkRaw  = 2 << 20
+	maxChunks = 4096
+)
+
+// snapshot is the state at one position, ready to be pulled.
+type snapshot struct {
+	at     position
+	id     uint64
+	chunks [][]byte
+	rows   uint64
+	sums   []*busv1.Sum
+	key    []byte
+	made   time.Time
+	used   time.Time
+}
+
+// copied is what a snapshot is made of: pointers to immutable rows.
+type copied struct {
+	at   position
+	rows []tableRow
+	sums []*busv1.Sum
+	key  []byte
+}
+
+type tableRow struct {
+	table busv1.Table
+	row   *row
+}
+
+// copy takes the state in the time of copying pointers.
+func (s *store) copy() copied {
+	c := copied{at: s.pos, rows: make([]tableRow, 0, s.count)}
+	for t, r := range s.tables {
+		for _, row := range r.byKey {
+			c.rows = append(c.rows, tableRow{t, row})
+		}
+	}
+	if s.keyed {
+		c.sums, c.key = s.sums(), slices.Clone(s.key[:])
+	}
+	return c
+}
+
+// build encodes a snapshot. Two peers at one position build the same chunks, so
+// that one can go on where another died.
+func (c copied) build() (*snapshot, error) {
+	slices.SortFunc(c.rows, func(a, b tableRow) int {
+		if a.table != b.table {
+			return int(a.table) - int(b.table)
+		}
+		return strings.Compare(a.row.key, b.row.key)
+	})
+	snap := &snapshot{at: c.at, rows: uint64(len(c.rows)), sums: c.sums, key: c.key}
+	id := newIdentity(c)
+	start, size := 0, 0
+	for i, tr := range c.rows {
+		n := changeSize(Change{tr.table, tr.row.key, tr.row.value})
+		if i > start && size+n > chunkRaw {
+			if err := snap.chunk(c.rows[start:i], id); err != nil {
+				return nil, err
+			}
+			start, size = i, 0
+		}
+		size += n
+	}
+	if start < len(c.rows) {
+		if err := snap.chunk(c.rows[start:], id); err != nil {
+			return nil, err
+		}
+	}
+	if len(snap.chunks) > maxChunks {
+		return nil, fmt.Errorf("snapshot of %d chunks: %w", len(snap.chunks), ErrTooLarge)
+	}
+	snap.id = id.sum()
+	return snap, nil
+}
+
+// chunk packs rows, in halves if they compress too badly for one message.
+func (s *snapshot) chunk(rows []tableRow, id *identity) error {
+	raw := make([]byte, 0, chunkRaw+64<<10)
+	for _, tr := range rows {
+		raw = appendChange(raw, Change{tr.table, tr.row.key, tr.row.value})
+	}
+	body := pack(raw)
+	if len(body) > MaxPayload {
+		if len(rows) == 1 {
+			return fmt.Errorf("row %.80q: %w", rows[0].row.key, ErrTooLarge)
+		}
+		half := len(rows) / 2
+		if err := s.chunk(rows[:half], id); err != nil {
+			return err
+		}
+		return s.chunk(rows[half:], id)
+	}
+	id.add(len(rows), len(raw))
+	s.chunks = append(s.chunks, body)
+	return nil
+}
+
+// identity makes a snapshot's number from what it holds and how it is cut.
+type identity struct{ buf []byte }
+
+func newIdentity(c copied) *identity {
+	id := &identity{}
+	id.buf = binary.AppendUvarint(id.buf, c.at.epoch)
+	id.buf = binary.AppendUvarint(id.buf, c.at.seq)
+	id.buf = append(id.buf, c.key...)
+	for _, s := range c.sums {
+		id.buf = binary.AppendUvarint(id.buf, uint64(s.GetTable())) //nolint:gosec // enum numbers are not negative
+		id.buf = binary.AppendUvarint(id.buf, s.GetRows())
+		id.buf = binary.BigEndian.AppendUint64(id.buf, s.GetHigh())
+		id.buf = binary.BigEndian.AppendUint64(id.buf, s.GetLow())
+	}
+	return id
+}
+
+func (id *identity) add(rows, size int) {
+	id.buf = binary.AppendUvarint(id.buf, uint64(rows)) //nolint:gosec // a length
+	id.buf = binary.AppendUvarint(id.buf, uint64(size)) //nolint:gosec // a length
+}
+
+func (id *identity) sum() uint64 { return siphash.Hash(0, 0, id.buf) }
+
+func (s *snapshot) manifest(peer string) *busv1.Manifest {
+	return &busv1.Manifest{
+		Peer: peer, Snapshot: s.id, Chunks: uint32(len(s.chunks)), //nolint:gosec // at most maxChunks
+		Rows: s.rows, Sums: s.sums, DigestKey: s.key,
+	}
+}
+
+// overlay puts the cuts from the store's own ring over a state of an earlier
+// position of the same epoch.
+func (s *store) overlay(at position, state []Change) ([]Change, error) {
+	if at.seq >= s.pos.seq {
+		return state, nil
+	}
+	entries, _, ok := s.ring.from(at.seq+1, ringBatches)
+	if !ok {
+		return nil, errBehind
+	}
+	byID := make(map[rowID]int, len(state))
+	for i, c := range state {
+		byID[rowID{c.Table, c.Key}] = i
+	}
+	for _, e := range entries {
+		for _, part := range e.parts {
+			raw, err := unpack(part)
+			if err != nil {
+				return nil, err
+			}
+			changes, _, err := decodeChanges(raw)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range changes {
+				if i, ok := byID[rowID{c.Table, c.Key}]; ok {
+					state[i] = c
+				} else {
+					byID[rowID{c.Table, c.Key}] = len(state)
+					state = append(state, c)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(state, func(c Change) bool { return c.Value == nil }), nil
+}
+
+// mend makes rows the state at the present position; the ring stays true.
+func (s *store) mend(state []Change, sc trace.SpanContext) {
+	ring, prev := s.ring, s.prev
+	s.replace(s.pos, state, sc)
+	s.ring, s.prev = ring, prev
+}
