@@ -1,0 +1,142 @@
+// Package endpoint speaks to one endpoint: it connects, proves and checks
+// identities, and carries requests or bytes there in the way the endpoint's proxy
+// prefers (spec/proxy.md §8).
+//
+// An endpoint that discovery gave an identity is spoken to over mTLS with that
+// identity or not at all: no byte is sent to a peer that could not prove it.
+package endpoint
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// TLS makes the client side of mTLS.
+type TLS interface {
+	ClientTLS(id, sni string, alpn ...string) *tls.Config
+}
+
+// Reach is told how connecting goes.
+type Reach interface {
+	Up()
+	Down()
+}
+
+// Deps are what all endpoints share.
+type Deps struct {
+	TLS     TLS
+	Metrics *tell.Metrics
+	Config  config.Direction
+	HTTP2   config.Windows
+	Local   []netip.Addr // the pod's own: spoken to in plaintext, past no other proxy
+	// Refuse says why an address must not be connected to; nil error is fine.
+	Refuse func(netip.AddrPort) error
+	// Dial makes a TCP connection; nil is a net.Dialer with the keepalive of Config.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// An Endpoint is the client of one endpoint. It connects when it is first used.
+type Endpoint struct {
+	resolve.Endpoint
+	deps  *Deps
+	reach Reach
+	local bool
+
+	tcp    *tell.TCP
+	labels tell.Labels
+
+	h1 *http.Transport
+	h2 multiplex
+
+	mu   sync.Mutex
+	http map[string]*tell.HTTP // by authority
+}
+
+// maxAuthorities bounds the metric handles an endpoint keeps: clients make up
+// authorities.
+const maxAuthorities = 64
+
+// New returns the client of an endpoint; it does not connect yet.
+func New(e resolve.Endpoint, deps *Deps, reach Reach) *Endpoint {
+	ep := &Endpoint{Endpoint: e, deps: deps, reach: reach, local: slices.Contains(deps.Local, e.Addr.Addr()), http: map[string]*tell.HTTP{}}
+	ep.labels = tell.Labels{{Name: "direction", Value: "outbound"}}.And(tell.Target(e.Addr)).And(ep.tlsLabels()).And(tell.Dst(e.Labels))
+	ep.tcp = deps.Metrics.TCP(ep.labels.With("peer", "dst"))
+	ep.h1 = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return ep.dial(ctx, sessionHTTP1)
+		},
+		MaxIdleConns: deps.Config.MaxIdle, MaxIdleConnsPerHost: deps.Config.MaxIdle, IdleConnTimeout: deps.Config.PoolIdle,
+		DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		Protocols: only(func(p *http.Protocols) { p.SetHTTP1(true) }),
+	}
+	ep.h2.open = func(ctx context.Context) (*http2.ClientConn, error) { return ep.openHTTP2(ctx) }
+	return ep
+}
+
+// maxHeader bounds a response's head, in bytes.
+const maxHeader = 256 << 10
+
+func only(set func(*http.Protocols)) *http.Protocols {
+	p := new(http.Protocols)
+	set(p)
+	return p
+}
+
+// Meshed reports whether the peer proves an identity.
+func (e *Endpoint) Meshed() bool { return e.Identity != "" && !e.local }
+
+// tlsLabels say how the endpoint is spoken to, and why not over TLS.
+func (e *Endpoint) tlsLabels() tell.Labels {
+	switch {
+	case e.local:
+		return tell.NoTLS(tell.Loopback)
+	case e.Identity != "":
+		return tell.ServerTLS(e.Identity)
+	}
+	return tell.NoTLS(tell.NotProvided)
+}
+
+// Tell is the handle that counts requests for an authority.
+func (e *Endpoint) Tell(authority string) *tell.HTTP {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	h := e.http[authority]
+	if h == nil {
+		if len(e.http) >= maxAuthorities {
+			clear(e.http)
+		}
+		h = e.deps.Metrics.HTTP(e.labels.With("authority", authority))
+		e.http[authority] = h
+	}
+	return h
+}
+
+// Close takes no new work. Requests in flight end by themselves; tunnels and
+// opaque connections belong to their clients.
+func (e *Endpoint) Close() {
+	e.h1.CloseIdleConnections()
+	e.h2.close()
+}
+
+// Dial opens a connection for bytes that are not HTTP.
+func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) { return e.dial(ctx, sessionNone) }
+
+// connectTimeout is what connecting and the handshake may take together.
+func (d *Deps) connectTimeout() time.Duration {
+	if d.Config.ConnectTimeout > 0 {
+		return d.Config.ConnectTimeout
+	}
+	return time.Second
+}
