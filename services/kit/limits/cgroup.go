@@ -66,7 +66,7 @@ func (c *Cgroup) limitCPUs(n float64) {
 // mount is one mounted cgroup hierarchy.
 type mount struct {
 	root    string // the cgroup that shows at dir
-	dir     string // where, without the leading slash
+	dir     string // where, without the leading slash ("." at the root)
 	unified bool   // cgroup v2
 	options string // v1: the controllers, between commas
 }
@@ -87,7 +87,7 @@ func chain(group string, m mount, visit func(dir string)) {
 	dir := path.Join(m.dir, path.Clean("/"+inside))
 	for range deepest {
 		visit(dir)
-		if dir == m.dir || len(dir) < len(m.dir) {
+		if dir == m.dir || dir == "." || dir == "/" {
 			return
 		}
 		dir = path.Dir(dir)
@@ -120,7 +120,7 @@ func parseMounts(text string) []mount {
 		if !ok || len(h) < 5 || len(t) < 1 || !strings.HasPrefix(t[0], "cgroup") {
 			continue
 		}
-		m := mount{root: unescape(h[3]), dir: strings.TrimPrefix(path.Clean(unescape(h[4])), "/"), unified: t[0] == "cgroup2"}
+		m := mount{root: unescape(h[3]), dir: path.Clean(strings.TrimPrefix(unescape(h[4]), "/")), unified: t[0] == "cgroup2"}
 		if !m.unified && len(t) >= 3 {
 			m.options = t[2]
 		}

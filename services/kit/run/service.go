@@ -179,31 +179,47 @@ func (s *Service) run(ctx context.Context, stop context.CancelCauseFunc) error {
 	return errors.Join(err, late)
 }
 
+// lastMoment is for the parts whose turn to stop had not come when the grace
+// was over: enough to close a socket, not to wait for anybody.
+const lastMoment = 250 * time.Millisecond
+
 // stop ends the parts, last first. When the grace is over it asks all that are
-// left at once and gives up on them.
+// left at once and names those that still run.
 func (s *Service) stop() error {
-	timer := time.NewTimer(s.grace)
-	defer timer.Stop()
-	var late []string
-	for i := len(s.parts) - 1; i >= 0; i-- {
-		p := s.parts[i]
+	over := time.NewTimer(s.grace)
+	defer over.Stop()
+	left := s.parts
+	for len(left) > 0 {
+		p := left[len(left)-1]
 		p.cancel(errStopped)
-		if late != nil {
-			select {
-			case <-p.done:
-			default:
-				late = append(late, p.name)
-			}
+		select {
+		case <-p.done:
+			left = left[:len(left)-1]
 			continue
+		case <-over.C:
+		}
+		break
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	for _, p := range left {
+		p.cancel(errStopped)
+	}
+	moment := time.NewTimer(lastMoment)
+	defer moment.Stop()
+	var late []string
+	for i, p := range left {
+		if i == len(left)-1 {
+			late = append(late, p.name) // the one that used up the grace
+			break
 		}
 		select {
 		case <-p.done:
-		case <-timer.C:
+		case <-moment.C:
+			moment.Reset(0) // nobody else gets a moment of their own
 			late = append(late, p.name)
 		}
 	}
-	if late != nil {
-		return fmt.Errorf("stopping: still running after %s: %s", s.grace, strings.Join(late, ", "))
-	}
-	return nil
+	return fmt.Errorf("stopping: still running after %s: %s", s.grace, strings.Join(late, ", "))
 }
