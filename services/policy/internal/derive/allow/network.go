@@ -1,0 +1,63 @@
+package allow
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
+	"github.com/linkerd/linkerd2-proxy-api/go/net"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// networks turns a NetworkAuthentication into what the proxy matches. One
+// entry that cannot be read spoils the whole: an exception that is left out
+// would let somebody in.
+func networks(row *busv1.NetworkAuthentication) ([]*inbound.Network, error) {
+	var out []*inbound.Network
+	for _, n := range row.GetNetworks() {
+		cidr, err := derive.ParseNetwork(n.GetCidr())
+		if err != nil {
+			return nil, err
+		}
+		network := &inbound.Network{Net: ipNetwork(cidr)}
+		for _, e := range n.GetExcept() {
+			except, err := derive.ParseNetwork(e)
+			if err != nil {
+				return nil, err
+			}
+			network.Except = append(network.Except, ipNetwork(except))
+		}
+		out = append(out, network)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no networks")
+	}
+	return out, nil
+}
+
+func plainNetworks(prefixes []netip.Prefix) []*inbound.Network {
+	out := make([]*inbound.Network, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = &inbound.Network{Net: ipNetwork(p)}
+	}
+	return out
+}
+
+func ipNetwork(p netip.Prefix) *net.IPNetwork {
+	return &net.IPNetwork{Ip: ipAddress(p.Addr()), PrefixLen: uint32(p.Bits())}
+}
+
+func ipAddress(a netip.Addr) *net.IPAddress {
+	if a.Is4() {
+		b := a.As4()
+		return &net.IPAddress{Ip: &net.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}
+	}
+	b := a.As16()
+	return &net.IPAddress{Ip: &net.IPAddress_Ipv6{Ipv6: &net.IPv6{
+		First: binary.BigEndian.Uint64(b[:8]),
+		Last:  binary.BigEndian.Uint64(b[8:]),
+	}}}
+}

@@ -1,0 +1,155 @@
+package outbound
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
+	"github.com/linkerd/linkerd2-proxy-api/go/net"
+	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// What Linkerd's controller sends and its proxy expects. Source: §9.2, §9.6.
+const (
+	queueCapacity = 100
+	queueFailfast = 3 * time.Second
+
+	defaultRTT   = 30 * time.Millisecond
+	rttDecay     = 10 * time.Second
+	penaltyDecay = 10 * time.Second
+
+	retryBodyBytes  = 64 << 10
+	retryMinBackoff = 25 * time.Millisecond
+	retryMaxBackoff = 250 * time.Millisecond
+	retryJitter     = 1
+)
+
+// balanced is a backend whose endpoints the destination service tells.
+func balanced(c derive.Cluster, s *Service, t derive.ServicePort, kind protocol) *outbound.Backend {
+	balancer := &outbound.Backend_BalanceP2C{
+		Discovery: &outbound.Backend_EndpointDiscovery{Kind: &outbound.Backend_EndpointDiscovery_Dst{
+			Dst: &outbound.Backend_EndpointDiscovery_DestinationGet{
+				Path: fmt.Sprintf("%s.%s.svc.%s:%d", t.Name, t.Namespace, c.Domain, t.Port),
+			},
+		}},
+		Load: &outbound.Backend_BalanceP2C_PeakEwma_{PeakEwma: &outbound.Backend_BalanceP2C_PeakEwma{
+			DefaultRtt: durationpb.New(defaultRTT),
+			Decay:      durationpb.New(rttDecay),
+		}},
+	}
+	// There are no response codes to punish in an opaque stream.
+	if s.penalty != nil && kind != opaque {
+		balancer.Load = &outbound.Backend_BalanceP2C_PenaltyPeakEwma_{PenaltyPeakEwma: &outbound.Backend_BalanceP2C_PenaltyPeakEwma{
+			DefaultRtt:    durationpb.New(defaultRTT),
+			Decay:         durationpb.New(rttDecay),
+			Penalty:       durationpb.New(s.penalty.penalty),
+			MaxRetryAfter: durationpb.New(s.penalty.maxRetryAfter),
+			PenaltyDecay:  durationpb.New(penaltyDecay),
+		}}
+	}
+	return &outbound.Backend{
+		Metadata: service(t),
+		Queue:    queue(),
+		Kind:     &outbound.Backend_Balancer{Balancer: balancer},
+	}
+}
+
+// forwarded is a backend of one address.
+func forwarded(name string, dst netip.AddrPort) *outbound.Backend {
+	return &outbound.Backend{
+		Metadata: byDefault(name),
+		Queue:    queue(),
+		Kind: &outbound.Backend_Forward{Forward: &destination.WeightedAddr{
+			Addr:   &net.TcpAddress{Ip: ipAddress(dst.Addr()), Port: uint32(dst.Port())},
+			Weight: 1,
+		}},
+	}
+}
+
+func queue() *outbound.Queue {
+	return &outbound.Queue{Capacity: queueCapacity, FailfastTimeout: durationpb.New(queueFailfast)}
+}
+
+func breaker(a *accrual) *outbound.FailureAccrual {
+	if a == nil {
+		return nil
+	}
+	backoff := &outbound.ExponentialBackoff{
+		MinBackoff:            durationpb.New(a.minPenalty),
+		MaxBackoff:            durationpb.New(a.maxPenalty),
+		JitterRatio:           a.jitter,
+		RespectRetryAfterHint: a.honourRetryAfter,
+	}
+	if !a.unified {
+		return &outbound.FailureAccrual{Kind: &outbound.FailureAccrual_ConsecutiveFailures_{
+			ConsecutiveFailures: &outbound.FailureAccrual_ConsecutiveFailures{
+				MaxFailures: a.maxFailures, Backoff: backoff,
+			},
+		}}
+	}
+	return &outbound.FailureAccrual{Kind: &outbound.FailureAccrual_Unified_{Unified: &outbound.FailureAccrual_Unified{
+		SuccessRateThreshold: a.threshold,
+		// The field is called decay and holds the window.
+		Decay:                  durationpb.New(a.window),
+		MinRequests:            a.minRequests,
+		MaxConsecutiveFailures: a.maxFailures,
+		Backoff:                backoff,
+	}}}
+}
+
+func retryOf(r *retry) *outbound.HttpRoute_Retry {
+	if r == nil {
+		return nil
+	}
+	// A proxy refuses a retry without conditions, so they are sent even if empty.
+	conditions := &outbound.HttpRoute_Retry_Conditions{}
+	for _, s := range r.statuses {
+		conditions.StatusRanges = append(conditions.StatusRanges, &outbound.HttpRoute_Retry_Conditions_StatusRange{
+			Start: s.First, End: s.Last,
+		})
+	}
+	return &outbound.HttpRoute_Retry{
+		MaxRetries:      r.limit,
+		MaxRequestBytes: retryBodyBytes,
+		Conditions:      conditions,
+		Timeout:         unlessZero(r.timeout),
+		Backoff: &outbound.ExponentialBackoff{
+			MinBackoff:  durationpb.New(retryMinBackoff),
+			MaxBackoff:  durationpb.New(retryMaxBackoff),
+			JitterRatio: retryJitter,
+		},
+	}
+}
+
+func timeoutsOf(t timeouts) *http_route.Timeouts {
+	return &http_route.Timeouts{
+		Request:  unlessZero(t.request),
+		Response: unlessZero(t.response),
+		Idle:     unlessZero(t.idle),
+	}
+}
+
+// unlessZero leaves a duration out that would mean "at once" on the wire.
+func unlessZero(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+func ipAddress(a netip.Addr) *net.IPAddress {
+	if a = a.Unmap(); a.Is4() {
+		b := a.As4()
+		return &net.IPAddress{Ip: &net.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}
+	}
+	b := a.As16()
+	return &net.IPAddress{Ip: &net.IPAddress_Ipv6{Ipv6: &net.IPv6{
+		First: binary.BigEndian.Uint64(b[:8]),
+		Last:  binary.BigEndian.Uint64(b[8:]),
+	}}}
+}
