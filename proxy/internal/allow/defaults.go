@@ -28,7 +28,7 @@ func Default(name string, cluster []netip.Prefix, timeout time.Duration, opaque 
 	case "cluster-authenticated":
 		a.networks, a.authn, a.suffixes = networks(cluster), identified, []string{""}
 	default: // deny
-		return &Policy{Protocol: Opaque, Server: ref}
+		return &Policy{Protocol: Opaque, Server: ref, routes: []route{defaultRoute(nil)}}
 	}
 	if opaque {
 		p.Protocol = Opaque

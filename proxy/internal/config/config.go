@@ -92,7 +92,9 @@ type Server struct {
 
 // A Svc is one control-plane service. Name is empty only when Loopback.
 type Svc struct {
-	Addr string // host:port
+	// Addr is host:port. Weft also takes several, separated by commas: the
+	// replicas of a service that has no name of its own.
+	Addr string
 	Name string // the identity its certificate must carry
 }
 
@@ -136,10 +138,22 @@ type Streams struct{ Initial, Idle, Lifetime time.Duration }
 // Defaults are the values INBOUND_DEFAULT_POLICY may have.
 var Defaults = []string{"deny", "all-authenticated", "all-unauthenticated", "cluster-authenticated", "cluster-unauthenticated", "audit"}
 
-// Loopback reports whether the address needs no TLS: 127/8, ::1, or the name
+// Addrs are the service's addresses, at least one.
+func (s Svc) Addrs() []string { return strings.Split(s.Addr, ",") }
+
+// Loopback reports whether no address needs TLS: 127/8, ::1, or the name
 // "localhost." with its dot.
 func (s Svc) Loopback() bool {
-	host := s.Addr
+	for _, addr := range s.Addrs() {
+		if !loopback(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+func loopback(addr string) bool {
+	host := addr
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		host = host[:i]
 	}

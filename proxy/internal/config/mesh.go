@@ -87,7 +87,7 @@ func (r *reader) required(name string, parse func(string) (string, error)) strin
 // svc reads ADDR and NAME. A loopback address needs no name, and if one is given
 // it is ignored: such connections are plaintext.
 func (r *reader) svc(p string) Svc {
-	s := Svc{Addr: r.required(p+"_ADDR", parseHostPort)}
+	s := Svc{Addr: r.required(p+"_ADDR", parseHostPorts)}
 	if s.Addr == "" {
 		return s
 	}

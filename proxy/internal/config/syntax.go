@@ -210,6 +210,22 @@ func parseIdentity(s string) (string, error) {
 	return name, nil
 }
 
+// parseHostPorts reads one address or several.
+func parseHostPorts(s string) (string, error) {
+	var all []string
+	for part := range items(s) {
+		addr, err := parseHostPort(part)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, addr)
+	}
+	if len(all) == 0 {
+		return "", errors.New("must not be empty")
+	}
+	return strings.Join(all, ","), nil
+}
+
 func parseHostPort(s string) (string, error) {
 	i := strings.LastIndexByte(s, ':')
 	if i <= 0 {

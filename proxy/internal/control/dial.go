@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/identity"
@@ -48,13 +50,10 @@ func Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.Clien
 		}
 		creds = meshTLS{config: local.ClientTLS(svc.Name, svc.Name)}
 	}
-	target := "dns:///" + svc.Addr
-	if host, port, ok := strings.Cut(svc.Addr, ":"); ok && strings.EqualFold(host, "localhost.") {
-		target = "passthrough:///127.0.0.1:" + port // answered without DNS
-	}
-	conn, err := grpc.NewClient(target,
+	target, opts := where(svc.Addrs())
+	opts = append(opts,
 		grpc.WithTransportCredentials(creds),
-		grpc.WithAuthority(svc.Addr),
+		grpc.WithAuthority(svc.Addrs()[0]),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithDisableServiceConfig(), // a DNS TXT record must not decide this
 		grpc.WithNoProxy(),              // HTTP_PROXY is for applications
@@ -68,10 +67,30 @@ func Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.Clien
 			MinConnectTimeout: 5 * time.Second,
 		}),
 	)
+	conn, err := grpc.NewClient(target, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", svc.Addr, err)
 	}
 	return conn, nil
+}
+
+// where resolves a single name by DNS, and takes several addresses as they are.
+func where(addrs []string) (target string, opts []grpc.DialOption) {
+	for i, addr := range addrs {
+		if host, port, ok := strings.Cut(addr, ":"); ok && strings.EqualFold(host, "localhost.") {
+			addrs[i] = "127.0.0.1:" + port // answered without DNS
+		}
+	}
+	if len(addrs) == 1 {
+		return "dns:///" + addrs[0], nil
+	}
+	r := manual.NewBuilderWithScheme("replicas")
+	var state resolver.State
+	for _, addr := range addrs {
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr}}})
+	}
+	r.InitialState(state)
+	return "replicas:///", []grpc.DialOption{grpc.WithResolvers(r)}
 }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {

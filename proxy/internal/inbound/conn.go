@@ -1,0 +1,209 @@
+package inbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/identity"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// refusal is an error whose text is also the error label of
+// inbound_tcp_errors_total; only texts written in this package become one.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+const (
+	errTLSTimeout = refusal("tls detection timeout")
+	errForeignIP  = refusal("unexpected")
+	errLoop       = refusal("loop")
+)
+
+// handle carries one accepted connection to its end, or gives it to an HTTP
+// server. release is called exactly once, when the connection is done with.
+func (in *Inbound) handle(ctx context.Context, raw *net.TCPConn, release func()) {
+	target, direct := in.target(raw)
+	err := in.admitted(target.Addr())
+	if err == nil {
+		if direct {
+			err = in.direct(ctx, raw, target, release)
+		} else {
+			err = in.redirected(ctx, raw, target, release)
+		}
+	}
+	if err == nil {
+		return // somebody else owns it now, or it has ended well
+	}
+	_ = raw.Close()
+	release()
+	if errors.Is(err, detect.ErrClosed) {
+		return
+	}
+	if !errors.Is(err, errDenied) { // which inbound_tcp_authz_deny_total has counted
+		in.count(target, err)
+	}
+	in.log.Info("inbound connection refused", "client", raw.RemoteAddr().String(), "target", target.String(), "error", err)
+}
+
+// target is where the connection was going. It is direct if that is the proxy's
+// own inbound port: then only mesh peers may speak, and say what they want.
+func (in *Inbound) target(raw *net.TCPConn) (_ netip.AddrPort, direct bool) {
+	dst, redirected := in.origDst(raw)
+	if !redirected {
+		dst = addrPort(raw.LocalAddr())
+	}
+	return dst, !redirected || dst.Port() == in.Addr().Port()
+}
+
+func (in *Inbound) admitted(ip netip.Addr) error {
+	if ips := in.cfg.Policy.IPs; len(ips) > 0 && !slices.Contains(ips, ip) {
+		return fmt.Errorf("%w: %s is not an address of this workload", errForeignIP, ip)
+	}
+	return nil
+}
+
+// redirected serves a connection that the kernel took from its way to the
+// application, by the policy of the application's port.
+func (in *Inbound) redirected(ctx context.Context, raw *net.TCPConn, target netip.AddrPort, release func()) error {
+	p, free, err := in.policies.get(target.Port())
+	if err != nil {
+		return err
+	}
+	done := func() { free(); release() }
+	err = in.byPolicy(ctx, raw, target, p, done)
+	if err != nil {
+		free()
+	}
+	return err
+}
+
+// byPolicy follows the table in spec/proxy.md §10.2. An error leaves the
+// connection and done to the caller.
+func (in *Inbound) byPolicy(ctx context.Context, raw net.Conn, target netip.AddrPort, p *port, done func()) error {
+	client := allow.Client{Addr: addrPort(raw.RemoteAddr()).Addr()}
+	protocol := p.policy().Protocol
+	if protocol == allow.Opaque { // the server may speak first: do not wait for a hello
+		return in.tcp(ctx, raw, newSession(client, tell.NoTLS(tell.PortSkipped), target, p), done)
+	}
+	hello, c, err := detect.TLS(ctx, raw, in.cfg.Inbound.DetectTimeout)
+	if errors.Is(err, detect.ErrTimeout) {
+		return errTLSTimeout
+	}
+	if err != nil {
+		return err
+	}
+	labels := tell.NoTLS(tell.NoTLSFromPeer)
+	switch hello.SNI {
+	case "":
+	case in.deps.Identity.ServerName():
+		secured, err := in.terminate(ctx, c)
+		if err != nil {
+			return err
+		}
+		client.TLS, client.ID = allow.Terminated, identity.PeerIdentity(secured.ConnectionState())
+		c, labels = secured, tell.ClientTLS(client.ID)
+	default:
+		client.TLS = allow.Passed
+		labels = tell.OpaqueTLS(hello.SNI)
+	}
+	s := newSession(client, labels, target, p)
+	kind, c, err := in.protocol(ctx, c, s, p.policy())
+	if err != nil {
+		return err
+	}
+	return in.dispatch(ctx, c, s, kind, done)
+}
+
+// protocol decides what the connection carries.
+func (in *Inbound) protocol(ctx context.Context, c net.Conn, s *session, policy *allow.Policy) (detect.Kind, net.Conn, error) {
+	switch {
+	case s.client.TLS == allow.Passed, policy.Protocol == allow.TLS, policy.Protocol == allow.Opaque:
+		return detect.Opaque, c, nil // what is inside is not ours to see
+	case policy.Protocol == allow.HTTP2, policy.Protocol == allow.GRPC:
+		return detect.HTTP2, c, nil
+	case policy.Protocol == allow.HTTP1 && s.client.TLS == allow.Plaintext:
+		return detect.HTTP1, c, nil
+	case policy.Protocol == allow.HTTP1:
+		// A mesh peer may have upgraded the requests to HTTP/2.
+		kind, c, err := in.detect(ctx, c, s, in.cfg.Inbound.DetectTimeout)
+		if kind == detect.Silent {
+			kind = detect.HTTP1
+		}
+		return kind, c, err
+	}
+	return in.detect(ctx, c, s, policy.Timeout)
+}
+
+// dispatch gives the connection to its server.
+func (in *Inbound) dispatch(ctx context.Context, c net.Conn, s *session, kind detect.Kind, done func()) error {
+	queue := in.queue1
+	switch kind {
+	case detect.HTTP1:
+	case detect.HTTP2:
+		queue = in.queue2
+	default:
+		return in.tcp(ctx, c, s, done)
+	}
+	counted := in.source(s).Wrap(c)
+	queue.give(&conn{Conn: counted, session: s, done: done})
+	return nil
+}
+
+// terminate ends the client's TLS here.
+func (in *Inbound) terminate(ctx context.Context, c net.Conn) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.cfg.Inbound.DetectTimeout)
+	defer cancel()
+	secured := tls.Server(c, in.deps.Identity.ServerTLS())
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("handshaking with the client: %w", err)
+	}
+	return secured, nil
+}
+
+// source is the counter of the client side of a session.
+func (in *Inbound) source(s *session) *tell.TCP {
+	v := allow.Verdict{Server: s.port.policy().Server}
+	return in.deps.Metrics.TCP(s.labels.With("peer", "src").And(verdictLabels(v, s.target.Port())))
+}
+
+// count adds to inbound_tcp_errors_total under a label from a bounded set.
+func (in *Inbound) count(target netip.AddrPort, err error) {
+	label := "unexpected"
+	var r refusal
+	switch {
+	case errors.As(err, &r):
+		label = string(r)
+	case isIO(err):
+		label = "i/o"
+	}
+	l := tell.Labels{{Name: "direction", Value: "inbound"}, {Name: "error", Value: label}}
+	in.deps.Metrics.Counter(tell.InboundTCPErrors, l.And(tell.Target(target))).Inc()
+}
+
+func isIO(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := tcp.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+}
+
+func portText(n uint16) string { return strconv.Itoa(int(n)) }

@@ -1,0 +1,289 @@
+package inbound
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/origproto"
+)
+
+// endpoint sends the request to the application and its answer back, neither of
+// them held up: bodies stream both ways.
+func (in *Inbound) endpoint(w http.ResponseWriter, r *http.Request) {
+	x := exchangeOf(r)
+	if r.Method == http.MethodConnect || x.upgrade != nil {
+		in.tunnel(w, r)
+		return
+	}
+	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/1: answer while the body comes
+	out := in.request(w, r, x)
+	app := in.app1
+	if r.ProtoMajor == 2 && !x.upgraded {
+		app = in.app2
+	}
+	res, err := app.RoundTrip(out)
+	if err != nil {
+		in.failApp(w, r, err)
+		return
+	}
+	defer res.Body.Close()
+	in.answer(w, r, res)
+}
+
+// request is what the application gets.
+func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) *http.Request {
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		maps.Copy(w.Header(), http.Header(h))
+		w.WriteHeader(code)
+		for name := range h {
+			delete(w.Header(), name)
+		}
+		return nil
+	}}
+	out := r.Clone(httptrace.WithClientTrace(r.Context(), trace))
+	out.RequestURI = ""
+	out.Trailer = r.Trailer // filled in when the body has been read: not the clone's
+	out.Body, out.ContentLength = r.Body, r.ContentLength
+	out.Close = false
+	absolute := r.URL.IsAbs()
+	if x.upgraded {
+		absolute = x.proto.Absolute
+	}
+	target := r.URL
+	out.URL = &url.URL{
+		Scheme: "http", Host: x.session.target.String(),
+		Path: target.Path, RawPath: target.RawPath, RawQuery: target.RawQuery, ForceQuery: target.ForceQuery,
+	}
+	switch {
+	case target.Path == "*" && r.Method == http.MethodOptions:
+		out.URL.Path, out.URL.Opaque = "", "*"
+	case absolute && r.Host != "":
+		// The library writes an opaque part that begins with // as a whole URI.
+		host := r.Host
+		if target.Host != "" {
+			host = target.Host
+		}
+		out.URL.Opaque = "//" + host + target.EscapedPath()
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = []string{""} // else the library adds its own
+	}
+	return out
+}
+
+// answer passes the application's response on.
+func (in *Inbound) answer(w http.ResponseWriter, r *http.Request, res *http.Response) {
+	x := exchangeOf(r)
+	hopByHop(res.Header)
+	h := w.Header()
+	maps.Copy(h, res.Header)
+	for _, name := range []string{"Date", "Content-Type"} {
+		if _, ok := res.Header[name]; !ok {
+			h[name] = nil // do not invent one
+		}
+	}
+	if x.upgraded {
+		origproto.Set(h, origproto.Proto{Minor: res.ProtoMinor})
+	}
+	for name := range res.Trailer {
+		h.Add("Trailer", name)
+	}
+	announced := len(res.Trailer)
+	x.end.Status = res.StatusCode
+	w.WriteHeader(res.StatusCode)
+
+	if err := stream(w, res); err != nil {
+		x.end.Error = "IO"
+		// The headers are gone: only a reset can still tell the client.
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range res.Trailer {
+		key := name
+		if announced == 0 {
+			key = http.TrailerPrefix + name
+		}
+		h[key] = values
+	}
+	if x.grpc {
+		x.end.GRPC = grpcStatus(res)
+	}
+}
+
+func grpcStatus(res *http.Response) string {
+	if s := res.Trailer.Get("Grpc-Status"); s != "" {
+		return s
+	}
+	if s := res.Header.Get("Grpc-Status"); s != "" {
+		return s
+	}
+	return "2" // none at all is UNKNOWN
+}
+
+// stream copies the body, each piece as soon as it is there.
+func stream(w http.ResponseWriter, res *http.Response) error {
+	if res.Body == http.NoBody {
+		return nil
+	}
+	rc := http.NewResponseController(w)
+	if res.ContentLength != 0 {
+		_ = rc.Flush() // the headers, in case the body takes its time
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	for {
+		n, err := res.Body.Read(*buf)
+		if n > 0 {
+			if _, werr := w.Write((*buf)[:n]); werr != nil {
+				return werr
+			}
+			if ferr := rc.Flush(); ferr != nil {
+				return ferr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// failApp answers for an application that cannot be reached.
+func (in *Inbound) failApp(w http.ResponseWriter, r *http.Request, err error) {
+	x := exchangeOf(r)
+	if r.Context().Err() != nil { // the client has gone
+		x.end.Error = "CANCEL"
+		panic(http.ErrAbortHandler)
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+		in.fail(w, r, failure{http.StatusGatewayTimeout, codeDeadline, "connect timed out", true, "connect timeout"})
+		x.end.Error = "REQUEST_TIMEOUT"
+		return
+	}
+	in.log.Debug("request to the application failed", "target", x.session.target.String(), "error", err)
+	in.fail(w, r, failure{http.StatusBadGateway, codeUnavailable, "the application could not be reached", true, "i/o"})
+	x.end.Error = "IO"
+}
+
+// tunnel carries an Upgrade or a CONNECT: the request and, if the application
+// agrees, bytes both ways afterwards.
+func (in *Inbound) tunnel(w http.ResponseWriter, r *http.Request) {
+	x := exchangeOf(r)
+	if r.ProtoMajor != 1 {
+		in.fail(w, r, failure{http.StatusBadRequest, codeInternal, "CONNECT over HTTP/2 is not supported", false, ""})
+		return
+	}
+	app, err := in.dial(r.Context(), x.session)
+	if err != nil {
+		in.failApp(w, r, err)
+		return
+	}
+	defer app.Close()
+	out := in.request(w, r, x)
+	if r.Method != http.MethodConnect {
+		out.Header["Connection"], out.Header["Upgrade"] = []string{"Upgrade"}, x.upgrade
+	} else {
+		out.URL = &url.URL{Host: r.Host} // authority-form
+	}
+	stop := context.AfterFunc(r.Context(), func() { _ = app.Close() })
+	defer stop()
+	br := bufio.NewReader(app)
+	err = out.Write(app)
+	var res *http.Response
+	if err == nil {
+		res, err = http.ReadResponse(br, out)
+	}
+	if err != nil {
+		in.failApp(w, r, err)
+		return
+	}
+	defer res.Body.Close()
+	agreed := res.StatusCode == http.StatusSwitchingProtocols ||
+		r.Method == http.MethodConnect && res.StatusCode/100 == 2
+	if !agreed {
+		in.answer(w, r, res)
+		return
+	}
+	upgrade := res.Header["Upgrade"]
+	hopByHop(res.Header)
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, upgrade
+	}
+	for _, name := range []string{"Content-Length", "Transfer-Encoding"} {
+		res.Header.Del(name)
+	}
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		in.failApp(w, r, err)
+		return
+	}
+	defer client.Close()
+	x.end.Status = res.StatusCode
+	in.splice(client, buffered, app, br, res)
+}
+
+// splice writes the head of the answer and joins the connections, with the bytes
+// that either side has already sent.
+func (in *Inbound) splice(client net.Conn, buffered *bufio.ReadWriter, app net.Conn, br *bufio.Reader, res *http.Response) {
+	_, _ = buffered.WriteString("HTTP/1.1 " + res.Status + "\r\n")
+	_ = res.Header.Write(buffered)
+	_, _ = buffered.WriteString("\r\n")
+	if err := buffered.Flush(); err != nil {
+		return
+	}
+	join(half(client, buffered.Reader), half(app, br))
+}
+
+func half(c net.Conn, br *bufio.Reader) halfConn {
+	head := make([]byte, br.Buffered())
+	_, _ = io.ReadFull(br, head)
+	return &detect.Conn{Conn: detect.Replay(c, head)}
+}
+
+// isUpgrade reports an HTTP/1.1 upgrade; one to h2c is never taken
+// (spec/proxy.md §9.4).
+func isUpgrade(r *http.Request) bool {
+	return r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.Header.Get("Upgrade") != "" &&
+		!strings.EqualFold(r.Header.Get("Upgrade"), "h2c") && hasToken(r.Header["Connection"], "upgrade")
+}
+
+func hasToken(values []string, token string) bool {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hopByHop removes the headers that concern one connection only.
+func hopByHop(h http.Header) {
+	if strings.EqualFold(h.Get("Upgrade"), "h2c") {
+		h.Del("Http2-Settings")
+	}
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				h.Del(name)
+			}
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Upgrade"} {
+		delete(h, name)
+	}
+}

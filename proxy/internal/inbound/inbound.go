@@ -1,0 +1,164 @@
+// Package inbound accepts what others send to this workload: it terminates
+// mutual TLS, finds out which port is meant and what is spoken, asks the port's
+// policy, and forwards to the application.
+//
+// Nothing is forwarded before its policy has allowed it, and what the policy
+// later forbids is ended.
+package inbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/drain"
+	"github.com/weftmesh/weft/proxy/internal/origdst"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// Identity is what the inbound side needs of the proxy's own.
+type Identity interface {
+	Name() string
+	ServerName() string
+	Ready() <-chan struct{}
+	ServerTLS() *tls.Config
+}
+
+// Deps are what New puts together.
+type Deps struct {
+	Config   config.Config
+	Identity Identity
+	Policy   *grpc.ClientConn
+	Metrics  *tell.Metrics
+	Drain    *drain.Drain
+	Log      *slog.Logger // nil means slog.Default()
+}
+
+// Inbound is the inbound half of the proxy.
+type Inbound struct {
+	deps     Deps
+	cfg      config.Config
+	log      *slog.Logger
+	listener net.Listener
+	policies *policies
+	origDst  func(*net.TCPConn) (netip.AddrPort, bool) // the kernel's, outside tests
+
+	toApp    net.Dialer
+	http1    *http.Server
+	http2    *http.Server
+	queue1   *handoff
+	queue2   *handoff
+	app1     *http.Transport
+	app2     *http.Transport
+	inFlight atomic.Int64
+}
+
+// New binds the listener, so that a busy port fails the start. Nothing is
+// accepted until Run.
+func New(deps Deps) (*Inbound, error) {
+	in := &Inbound{deps: deps, cfg: deps.Config, log: deps.Log, origDst: origdst.Of}
+	if in.log == nil {
+		in.log = slog.Default()
+	}
+	addr := in.cfg.Inbound.Listen[0]
+	lc := net.ListenConfig{KeepAlive: in.cfg.Inbound.AcceptKeepalive}
+	l, err := lc.Listen(context.Background(), "tcp", addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("listening for inbound connections on %s: %w", addr, err)
+	}
+	in.listener = l
+	in.policies = newPolicies(in.cfg, deps.Policy, in.log)
+	in.serve()
+	return in, nil
+}
+
+// Addr is the address the listener is bound to.
+func (in *Inbound) Addr() netip.AddrPort { return in.listener.Addr().(*net.TCPAddr).AddrPort() }
+
+// Run accepts and serves once there is a certificate, until the drain begins or
+// ctx ends. Policies of known ports are watched from the start. Run returns when
+// accepting has stopped and HTTP servers are shut down; ctx ends what is left.
+func (in *Inbound) Run(ctx context.Context) error {
+	defer in.listener.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in.policies.start(ctx)
+
+	select {
+	case <-in.deps.Identity.Ready():
+	case <-in.deps.Drain.Begun():
+		return nil
+	case <-ctx.Done():
+		return nil
+	}
+	go func() {
+		select {
+		case <-in.deps.Drain.Begun():
+		case <-ctx.Done():
+		}
+		_ = in.listener.Close()
+	}()
+	go func() { _ = in.http1.Serve(in.queue1) }()
+	go func() { _ = in.http2.Serve(in.queue2) }()
+	in.accept(ctx)
+
+	// Idle connections close, HTTP/2 clients get GOAWAY, requests finish.
+	var wg sync.WaitGroup
+	for _, s := range []*http.Server{in.http1, in.http2} {
+		wg.Go(func() { _ = s.Shutdown(ctx) })
+	}
+	wg.Wait()
+	_ = in.deps.Drain.Wait(ctx) // opaque connections and tunnels
+	_, _ = in.http1.Close(), in.http2.Close()
+	in.app1.CloseIdleConnections()
+	in.app2.CloseIdleConnections()
+	return nil
+}
+
+// accept waits a little and goes on when accepting fails, as it does when the
+// process is out of file descriptors: connections will end and free some.
+func (in *Inbound) accept(ctx context.Context) {
+	for {
+		c, err := in.listener.Accept()
+		switch {
+		case err == nil:
+			conn := c.(*net.TCPConn)
+			in.tune(conn)
+			release := in.deps.Drain.Hold()
+			go in.handle(ctx, conn, release)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			in.log.Warn("inbound connection not accepted", "error", err)
+			pause(ctx, 50*time.Millisecond)
+		}
+	}
+}
+
+// tune sets what the environment asks of accepted sockets; net has already set
+// TCP_NODELAY and the keepalive.
+func (in *Inbound) tune(conn *net.TCPConn) {
+	if t := in.cfg.Inbound.AcceptUserTO; t > 0 {
+		setUserTimeout(conn, t)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

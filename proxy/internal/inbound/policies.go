@@ -1,0 +1,219 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/control"
+)
+
+const (
+	// maxPorts bounds the watches. A connection to yet another port is refused
+	// while all of them are in use: better closed than judged by a default.
+	maxPorts = 1024
+	// refusedAgain is the pause after the policy service has called a request
+	// invalid, which asking at once cannot change.
+	refusedAgain = time.Minute
+)
+
+var (
+	errManyPorts = errors.New("too many ports are in use")
+	// A watch that never got anything gives up on these (spec/proxy.md §4).
+	policyFatal = []codes.Code{codes.InvalidArgument, codes.FailedPrecondition}
+)
+
+// policies keeps the current policy of each port: those of INBOUND_PORTS and the
+// admin port for ever, others while they are used and a while after. A port
+// begins with the default policy, so that nothing waits for the control plane.
+type policies struct {
+	cfg    config.Config
+	client pb.InboundServerPoliciesClient
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	ctx   context.Context // of the watches; set by start
+	ports map[uint16]*port
+}
+
+// A port's policy can change at any time; current gives it together with a
+// channel that is closed when the next one comes.
+type port struct {
+	number uint16
+	state  atomic.Pointer[portState]
+
+	// Guarded by policies.mu.
+	holders int
+	forever bool
+	cancel  context.CancelFunc
+	evict   *time.Timer
+}
+
+type portState struct {
+	policy *allow.Policy
+	next   chan struct{}
+}
+
+func (p *port) current() (*allow.Policy, <-chan struct{}) {
+	s := p.state.Load()
+	return s.policy, s.next
+}
+
+func (p *port) policy() *allow.Policy { return p.state.Load().policy }
+
+func (p *port) set(policy *allow.Policy) {
+	if old := p.state.Swap(&portState{policy, make(chan struct{})}); old != nil {
+		close(old.next)
+	}
+}
+
+func newPolicies(cfg config.Config, conn *grpc.ClientConn, log *slog.Logger) *policies {
+	s := &policies{cfg: cfg, log: log, ports: make(map[uint16]*port)}
+	if conn != nil {
+		s.client = pb.NewInboundServerPoliciesClient(conn)
+	}
+	return s
+}
+
+// start watches the known ports until ctx ends.
+func (s *policies) start(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ctx = ctx
+	add := func(n uint16) bool {
+		if p := s.ports[n]; p != nil {
+			p.forever = true
+			s.watch(p) // it was asked for before the start
+			return true
+		}
+		if len(s.ports) >= maxPorts {
+			s.log.Warn("more inbound ports than can be watched at once, the others are watched when used", "watched", maxPorts)
+			return false
+		}
+		p := s.add(n)
+		p.forever = true
+		return true
+	}
+	if add(s.cfg.AdminListen.Port()) {
+		s.cfg.Policy.Ports.Each(add)
+	}
+	for _, p := range s.ports {
+		s.watch(p)
+	}
+}
+
+// get returns the port's policy, to be released after use.
+func (s *policies) get(number uint16) (p *port, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p = s.ports[number]
+	if p == nil {
+		if len(s.ports) >= maxPorts && !s.makeRoom() {
+			return nil, nil, errManyPorts
+		}
+		p = s.add(number)
+	}
+	p.holders++
+	if p.evict != nil {
+		p.evict.Stop()
+		p.evict = nil
+	}
+	var once sync.Once
+	return p, func() { once.Do(func() { s.release(p) }) }, nil
+}
+
+func (s *policies) release(p *port) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.holders--
+	if p.holders > 0 || p.forever {
+		return
+	}
+	var t *time.Timer
+	t = time.AfterFunc(s.cfg.Inbound.DiscoveryIdle, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.evict == t && p.holders == 0 {
+			s.drop(p)
+		}
+	})
+	p.evict = t
+}
+
+// makeRoom drops any one port that nobody uses. The lock is held.
+func (s *policies) makeRoom() bool {
+	for _, p := range s.ports {
+		if p.holders == 0 && !p.forever {
+			s.drop(p)
+			return true
+		}
+	}
+	return false
+}
+
+// drop forgets a port and ends its watch. The lock is held.
+func (s *policies) drop(p *port) {
+	if p.evict != nil {
+		p.evict.Stop()
+	}
+	if p.cancel != nil {
+		p.cancel()
+	}
+	delete(s.ports, p.number)
+}
+
+// add makes a port with the default policy. The lock is held.
+func (s *policies) add(number uint16) *port {
+	p := &port{number: number}
+	p.set(allow.Default(s.cfg.Policy.Default, s.cfg.Policy.ClusterNetworks,
+		s.cfg.Inbound.DetectTimeout, s.cfg.Policy.OpaquePorts.Contains(number)))
+	s.ports[number] = p
+	s.watch(p)
+	return p
+}
+
+// watch keeps the port's policy up to date, once there is a context for it. The
+// lock is held.
+func (s *policies) watch(p *port) {
+	if s.ctx == nil || s.client == nil || p.cancel != nil {
+		return
+	}
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(s.ctx)
+	go s.follow(ctx, p)
+}
+
+func (s *policies) follow(ctx context.Context, p *port) {
+	spec := &pb.PortSpec{Workload: s.cfg.Policy.Workload, Port: uint32(p.number)}
+	opt := control.Options{Name: "inbound policy", Fatal: policyFatal, Log: s.log}
+	if !s.cfg.Policy.Svc.Loopback() {
+		opt.Limits = s.cfg.Streams
+	}
+	for {
+		err := control.WatchWith(ctx, opt,
+			func(ctx context.Context) (control.Stream[*pb.Server], error) { return s.client.WatchPort(ctx, spec) },
+			func(m *pb.Server) { s.update(p, m) })
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("the policy service refuses to describe a port, the default policy stays", "port", p.number, "error", err)
+		pause(ctx, refusedAgain)
+	}
+}
+
+func (s *policies) update(p *port, m *pb.Server) {
+	policy, err := allow.Compile(m, s.cfg.Inbound.DetectTimeout)
+	if err != nil {
+		s.log.Warn("a server policy cannot be read, the port refuses everything", "port", p.number, "error", err)
+	}
+	p.set(policy)
+}

@@ -1,0 +1,123 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+const (
+	errDenied     = refusal("unauthorized")
+	errTerminated = refusal("no longer authorized")
+)
+
+// tcp forwards bytes both ways while the port's policy allows it. An error
+// leaves the connection and done to the caller.
+func (in *Inbound) tcp(ctx context.Context, c net.Conn, s *session, done func()) error {
+	policy, changed := s.port.current()
+	v := policy.TCP(s.client)
+	if !v.Allowed {
+		in.decided(tell.InboundTCPDeny, s, v)
+		return errDenied
+	}
+	in.decided(tell.InboundTCPAllow, s, v)
+	if v.Audited {
+		in.log.Info("connection allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
+	}
+	labels := s.labels.And(verdictLabels(v, s.target.Port()))
+	up, err := in.dial(ctx, s)
+	if err != nil {
+		return fmt.Errorf("connecting to the application: %w", err)
+	}
+	down := in.deps.Metrics.TCP(labels.With("peer", "src")).Wrap(c)
+	app := in.deps.Metrics.TCP(labels.With("peer", "dst")).Wrap(up)
+
+	ended := make(chan struct{})
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		in.recheck(s, changed, ended, func() { _ = down.Close(); _ = app.Close() })
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = down.Close(); _ = app.Close() })
+	join(down, app)
+	stop()
+	close(ended)
+	<-watching
+	_ = down.Close()
+	_ = app.Close()
+	done()
+	return nil
+}
+
+// recheck asks the policy again whenever it changes, and cuts the connection
+// that is no longer allowed.
+func (in *Inbound) recheck(s *session, changed, ended <-chan struct{}, cut func()) {
+	for {
+		select {
+		case <-ended:
+			return
+		case <-changed:
+		}
+		var policy *allow.Policy
+		policy, changed = s.port.current()
+		v := policy.TCP(s.client)
+		if v.Allowed {
+			continue
+		}
+		in.decided(tell.InboundTCPTerminate, s, v)
+		in.log.Info("connection ended", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String(), "error", errTerminated)
+		cut()
+		return
+	}
+}
+
+// decided counts a decision of a policy.
+func (in *Inbound) decided(f tell.Family, s *session, v allow.Verdict) {
+	in.deps.Metrics.Counter(f, s.labels.And(verdictLabels(v, s.target.Port()))).Inc()
+}
+
+func (in *Inbound) dial(ctx context.Context, s *session) (net.Conn, error) {
+	return in.dialApp(ctx, "tcp", s.target.String())
+}
+
+// halfConn can end one direction.
+type halfConn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// join copies both ways until both directions have ended. An end of one is
+// passed on as such; a failure of one ends both.
+func join(a, b halfConn) {
+	var wg sync.WaitGroup
+	wg.Go(func() { pass(a, b) })
+	wg.Go(func() { pass(b, a) })
+	wg.Wait()
+}
+
+func pass(dst, src halfConn) {
+	buf := buffers.Get().(*[]byte)
+	_, err := io.CopyBuffer(onlyWriter{dst}, onlyReader{src}, *buf)
+	buffers.Put(buf)
+	if err == nil || errors.Is(err, io.EOF) {
+		if dst.CloseWrite() == nil {
+			return
+		}
+	}
+	_ = dst.Close()
+	_ = src.Close()
+}
+
+// io.Copy would look for ReadFrom and WriteTo and make its own buffer.
+type onlyWriter struct{ io.Writer }
+type onlyReader struct{ io.Reader }
+
+// buffers are shared by all connections, so that an idle process holds none for
+// long. 16 KiB is one TLS record.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}
