@@ -1,0 +1,168 @@
+package derive
+
+import (
+	"net/netip"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/linkerd/linkerd2-proxy-api/go/meta"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weftmesh/weft/services/destination/internal/row"
+)
+
+// retryBudget is Linkerd's default; every profile carries one.
+func retryBudget() *pb.RetryBudget {
+	return &pb.RetryBudget{RetryRatio: 0.2, MinRetriesPerSecond: 10, Ttl: durationpb.New(10 * time.Second)}
+}
+
+// ServiceProfile answers GetProfile for a Service (spec §4.2). A port that the
+// Service does not declare gets an empty profile, which sends the proxy to the
+// outbound policy API, where it is refused. Without ServiceProfile rows the
+// default profile is the whole answer.
+func (c Config) ServiceProfile(s *row.Service, port uint16) (*pb.DestinationProfile, error) {
+	if _, declared := s.Port(port); !declared {
+		return &pb.DestinationProfile{}, nil
+	}
+	if s.ExternalName {
+		return nil, refuse(Invalid, "Invalid authority: %s.%s is an ExternalName service", s.Name, s.Namespace)
+	}
+	set := c.Opaque
+	if s.Opaque != nil {
+		set = *s.Opaque
+	}
+	return &pb.DestinationProfile{
+		FullyQualifiedName: s.Name + "." + s.Namespace + ".svc." + c.ClusterDomain,
+		OpaqueProtocol:     set.Has(port),
+		RetryBudget:        retryBudget(),
+		ParentRef: &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: &meta.Resource{
+			Group: "core", Kind: "Service", Name: s.Name, Namespace: s.Namespace, Port: uint32(port),
+		}}},
+		ProfileRef: &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: &meta.Resource{Group: "linkerd.io"}}},
+	}, nil
+}
+
+// AddressProfile answers GetProfile for an IP (spec §4.1, §4.3): a Service by
+// its cluster IP, else the pod that owns the IP, else the pod behind a port of
+// the node, else an ExternalWorkload, else the bare address. A nil profile
+// without an error means that nothing can be said for now.
+func (c Config) AddressProfile(facts row.AddressFacts, at netip.AddrPort) (*pb.DestinationProfile, error) {
+	switch len(facts.Services) {
+	case 0:
+	case 1:
+		return c.ServiceProfile(facts.Services[0], at.Port())
+	default:
+		return nil, refuse(Conflict, "found %d services with conflicting cluster IP %s", len(facts.Services), at.Addr())
+	}
+
+	pods := reachable(facts.Pods)
+	if len(pods) > 1 {
+		return nil, refuse(Conflict, "found %d pods with conflicting pod IP %s", len(pods), at.Addr())
+	}
+	if len(pods) == 1 {
+		return c.peerProfile(pods[0], place{at: at, port: at.Port()}, facts.Servers)
+	}
+
+	hosts, port := behindHostPort(reachable(facts.Hosts), at.Port())
+	if len(hosts) > 1 {
+		return nil, refuse(Conflict, "found %d pods with conflicting host port %s", len(hosts), at)
+	}
+	if len(hosts) == 1 {
+		return c.peerProfile(hosts[0], place{at: at, port: port}, facts.Servers)
+	}
+
+	for _, p := range facts.Externals {
+		for _, declared := range p.Template.Ports {
+			if declared.Port == at.Port() {
+				return c.peerProfile(p, place{at: at, port: at.Port()}, facts.Servers)
+			}
+		}
+	}
+	return c.bareProfile(at), nil
+}
+
+// InstanceProfile answers GetProfile for one instance of a headless Service,
+// found by the host name of its endpoint.
+func (c Config) InstanceProfile(facts row.ServiceFacts, q Query) (*pb.DestinationProfile, error) {
+	for _, b := range facts.Backends {
+		if b.Endpoint.Hostname != q.Instance || q.Instance == "" {
+			continue
+		}
+		switch p := b.Peer; {
+		case p.Workload != nil && p.Workload.External == nil && len(p.Workload.IPs) > 0:
+			at := netip.AddrPortFrom(p.Workload.IPs[0], q.Port)
+			return c.peerProfile(p, place{at: at, port: q.Port}, facts.Servers)
+		case p.Workload != nil && p.Workload.External != nil && b.Endpoint.Address.IsValid():
+			at := netip.AddrPortFrom(b.Endpoint.Address, q.Port)
+			return c.peerProfile(p, place{at: at, port: q.Port}, facts.Servers)
+		case b.Endpoint.Workload == row.NoName && b.Endpoint.Address.IsValid():
+			return c.bareProfile(netip.AddrPortFrom(b.Endpoint.Address, q.Port)), nil
+		}
+	}
+	name, namespace := "", ""
+	if facts.Service != nil {
+		name, namespace = facts.Service.Name, facts.Service.Namespace
+	}
+	return nil, refuse(Missing, "no endpoint of Service %s.%s has the host name %s", name, namespace, q.Instance)
+}
+
+// reachable leaves out pods that gave up their address. A pod that is being
+// deleted still serves, so it counts until another one has its address: dropping
+// its identity first would turn its last connections to plain text.
+func reachable(all []row.Peer) []row.Peer {
+	var staying, leaving []row.Peer
+	for _, p := range all {
+		switch {
+		case p.Workload.Phase == row.Ended:
+		case p.Workload.Terminating:
+			leaving = append(leaving, p)
+		default:
+			staying = append(staying, p)
+		}
+	}
+	if len(staying) == 0 && len(leaving) == 1 {
+		return leaving
+	}
+	return staying
+}
+
+// behindHostPort keeps the pods that a node's port leads to, and says to which
+// of their ports.
+func behindHostPort(all []row.Peer, host uint16) (kept []row.Peer, port uint16) {
+	for _, peer := range all {
+		for _, p := range peer.Template.Ports {
+			if p.Host == host {
+				kept, port = append(kept, peer), p.Port
+				break
+			}
+		}
+	}
+	return kept, port
+}
+
+func (c Config) peerProfile(p row.Peer, to place, servers map[string][]*row.Server) (*pb.DestinationProfile, error) {
+	// Until a pod runs, its proxy takes no connections: the address alone is true.
+	if p.Workload.External == nil && p.Workload.Phase != row.Running {
+		return c.bareProfile(to.at), nil
+	}
+	in := servers[p.Workload.Namespace]
+	wa, err := c.workloadAddr(p, to, in)
+	if err != nil {
+		return nil, nil //nolint:nilerr // nothing true can be said of it: Get leaves the address out, too
+	}
+	// Get has the namespace on the set; here there is only the endpoint.
+	wa.MetricLabels["namespace"] = p.Workload.Namespace
+	return &pb.DestinationProfile{
+		RetryBudget:    retryBudget(),
+		Endpoint:       wa,
+		OpaqueProtocol: c.opaque(p, to.port, in),
+	}, nil
+}
+
+func (c Config) bareProfile(at netip.AddrPort) *pb.DestinationProfile {
+	return &pb.DestinationProfile{
+		RetryBudget:    retryBudget(),
+		Endpoint:       bare(at),
+		OpaqueProtocol: c.Opaque.Has(at.Port()),
+	}
+}

@@ -1,0 +1,165 @@
+// Package row holds the compact, immutable form in which a replica keeps the
+// rows of the log: parsed once, interned where many rows say the same. A row is
+// never changed after its Decode has returned; a new state is a new row.
+package row
+
+import (
+	"net/netip"
+	"unique"
+
+	"github.com/weftmesh/weft/services/destination/internal/ports"
+)
+
+// Name is an interned string: a slice, a node, a zone, a workload's key. One
+// word instead of two, equal names share their bytes, and the garbage collector
+// frees a name with its last row, so churn cannot leak them.
+type Name = unique.Handle[string]
+
+// NameOf interns s.
+func NameOf(s string) Name { return unique.Make(s) }
+
+// Service is a name that clients use.
+type Service struct {
+	// Key is its key in the log: namespace and name.
+	Key             string
+	Namespace, Name string
+	ClusterIPs      []netip.Addr
+	Ports           []ServicePort
+	ExternalName    bool
+	// Local is internalTrafficPolicy: Local.
+	Local bool
+	// Opaque is the annotation config.linkerd.io/opaque-ports, port names
+	// resolved; nil when absent, which means the default list.
+	Opaque *ports.Set
+	// MirrorCluster and MirrorName say whose copy this Service is.
+	MirrorCluster, MirrorName string
+	// Remote and Federated name what another cluster's log must answer.
+	Remote    *Remote
+	Federated bool
+}
+
+// Remote is the pair of labels by which a Service stands for one in another
+// cluster whose pods can be reached directly.
+type Remote struct{ Cluster, Service string }
+
+// ServicePort is one declared port.
+type ServicePort struct {
+	Name string
+	Port uint16
+}
+
+// Port finds the declared port of that number.
+func (s *Service) Port(number uint16) (ServicePort, bool) {
+	for _, p := range s.Ports {
+		if p.Port == number {
+			return p, true
+		}
+	}
+	return ServicePort{}, false
+}
+
+// Endpoint is one address of one EndpointSlice.
+type Endpoint struct {
+	Slice Name
+	// Address is invalid when the slice holds something that is no IP (a name);
+	// such an endpoint is never answered.
+	Address netip.Addr
+	// Workload is the key of who stands behind it; NoName for nobody.
+	Workload Name
+	Ready    bool
+	Hostname string
+	Zone     Name
+	Hints    []Name
+	Ports    []EndpointPort
+	// Gateway is set on the address of another cluster's gateway.
+	Gateway *Gateway
+}
+
+// Gateway is what a mirrored service's slice says of the gateway behind it.
+type Gateway struct{ Identity, Authority, Cluster string }
+
+// EndpointPort is one port of a slice.
+type EndpointPort struct {
+	Name string
+	Port uint16
+}
+
+// Phase is how far a workload has come.
+type Phase uint8
+
+// The phases that make a difference to an answer.
+const (
+	Pending Phase = iota
+	Running
+	Ended // its address may belong to somebody else by now
+)
+
+// Workload is one pod or ExternalWorkload.
+type Workload struct {
+	Key             Name
+	External        *External // nil for a pod
+	Namespace, Name string
+	Template        Name
+	IPs, HostIPs    []netip.Addr
+	Node            Name
+	Phase           Phase
+	Terminating     bool
+	// Labels are this workload's own; they win over the template's.
+	Labels map[string]string
+}
+
+// External is what only an ExternalWorkload has.
+type External struct{ Identity, ServerName string }
+
+// Template is what the pods of one owner share.
+type Template struct {
+	OwnerKind, OwnerName string
+	ServiceAccount       string
+	Labels               map[string]string
+	Ports                []Port
+	// ControlPlane is the namespace of the mesh the workload belongs to; empty
+	// when it is not meshed.
+	ControlPlane string
+	// Proxy is nil when no container of the proxy's name was found.
+	Proxy       *Proxy
+	HostNetwork bool
+	// Opaque is as in Service, container port names resolved.
+	Opaque *ports.Set
+	// SkipInbound are the ports that bypass the workload's proxy.
+	SkipInbound ports.Set
+}
+
+// Port is a declared container port.
+type Port struct {
+	Name       string
+	Port, Host uint16
+}
+
+// Proxy is what a pod's proxy container says of itself; 0 is unreadable.
+type Proxy struct{ Inbound, Admin, Control uint16 }
+
+// HasHostPort reports whether the workload can be reached at a port of its node.
+func (t *Template) HasHostPort() bool {
+	for _, p := range t.Ports {
+		if p.Host != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Node is a machine; only its zone is read.
+type Node struct{ Zone Name }
+
+// Server is a policy that may say that a port's protocol is opaque.
+type Server struct {
+	Name     string
+	Pods     *Selector
+	External *Selector
+	Port     uint16
+	PortName string
+	Opaque   bool
+}
+
+// NoName is the absence of a name.
+var NoName = NameOf("")

@@ -1,0 +1,169 @@
+// Package serve answers proxies over gRPC. Each stream remembers only what its
+// client has been sent; a change wakes it, and it sends the difference to the
+// newest answer. So a client that is slow misses steps in between, never the
+// end, and costs nobody else anything.
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weftmesh/weft/services/destination/internal/ask"
+	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/table"
+	"github.com/weftmesh/weft/services/kit/obs"
+)
+
+// Config bounds what a client may cost.
+type Config struct {
+	Blocked time.Duration `help:"how long a client may take nothing before its stream is ended; 0 means 30s"`
+}
+
+func (c Config) blocked() time.Duration {
+	if c.Blocked <= 0 {
+		return 30 * time.Second
+	}
+	return c.Blocked
+}
+
+// API is the service io.linkerd.proxy.destination.Destination.
+type API struct {
+	pb.UnimplementedDestinationServer
+
+	table  *table.Table
+	derive derive.Config
+	config Config
+	views  *views
+	count  *metrics
+
+	stop    chan struct{}
+	stopped sync.Once
+}
+
+var _ pb.DestinationServer = (*API)(nil)
+
+// New makes the API. Nothing is answered before the table is synced.
+func New(t *table.Table, d derive.Config, c Config, reg prometheus.Registerer) *API {
+	m := newMetrics(reg)
+	a := &API{table: t, derive: d, config: c, count: m, views: newViews(t, d, m), stop: make(chan struct{})}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "weft_destination_views",
+		Help: "Answers to Get that are held, each shared by all streams that ask the same from the same place.",
+	}, func() float64 { return float64(a.views.size()) }))
+	return a
+}
+
+// Register adds the API to a server, which must use the Codec.
+func (a *API) Register(s grpc.ServiceRegistrar) { pb.RegisterDestinationServer(s, a) }
+
+// Stop ends every stream with OK, so that clients go to another replica.
+func (a *API) Stop() { a.stopped.Do(func() { close(a.stop) }) }
+
+// refusal ends a stream with a status.
+type refusal struct{ status error }
+
+func (r *refusal) Error() string { return r.status.Error() }
+
+// refused gives a reason its gRPC code (spec §2.1, §4.1).
+func refused(r *derive.Refusal) *refusal {
+	code := codes.Internal
+	switch r.Reason {
+	case derive.Missing:
+		code = codes.NotFound
+	case derive.Invalid:
+		code = codes.InvalidArgument
+	case derive.Conflict:
+		code = codes.FailedPrecondition
+	case derive.Unready:
+		code = codes.Unavailable
+	}
+	return &refusal{status.Error(code, r.Text)}
+}
+
+// begin does what both calls start with: refuse while what is missing is only
+// unknown, and read what is asked.
+func (a *API) begin(ctx context.Context, dest *pb.GetDestination) (ask.Target, ask.Client, error) {
+	select {
+	case <-a.stop:
+		return ask.Target{}, ask.Client{}, status.Error(codes.Unavailable, "this replica is stopping")
+	default:
+	}
+	if err := a.table.Synced(); err != nil {
+		return ask.Target{}, ask.Client{}, status.Error(codes.Unavailable, err.Error())
+	}
+	target, err := ask.Authority(dest.GetPath(), a.derive.ClusterDomain)
+	if err != nil {
+		slog.DebugContext(ctx, "authority refused", obs.Error(err))
+		return target, ask.Client{}, status.Error(codes.InvalidArgument, "Invalid authority: "+short(dest.GetPath()))
+	}
+	client, err := ask.Token(dest.GetContextToken())
+	if err != nil {
+		a.count.tokens.Inc()
+		slog.DebugContext(ctx, "context token ignored", obs.Error(err))
+	}
+	return target, client, nil
+}
+
+// Get streams the endpoints of a Service.
+func (a *API) Get(dest *pb.GetDestination, ss pb.Destination_GetServer) error {
+	target, client, err := a.begin(ss.Context(), dest)
+	if err != nil {
+		return err
+	}
+	if target.IP.IsValid() {
+		return status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", target.IP)
+	}
+	key := table.ServiceKey(target.Namespace, target.Name)
+	topics := []table.Topic{table.Endpoints(key)}
+	if client.Node != "" {
+		topics = append(topics, table.Node(client.Node))
+	}
+	watch := a.table.Watch(topics...)
+	if r := derive.Refused(a.table.Service(key), target.Namespace, target.Name, short(dest.GetPath())); r != nil {
+		watch.Close()
+		return refused(r).status
+	}
+	from := &endpoints{api: a, client: client, key: viewKey{service: key, instance: target.Instance, port: target.Port}}
+	defer from.close()
+	return (&stream{api: a, call: a.count.get, ss: ss, watch: watch, from: from}).run()
+}
+
+// GetProfile streams what is known of a destination as a whole.
+func (a *API) GetProfile(dest *pb.GetDestination, ss pb.Destination_GetProfileServer) error {
+	target, _, err := a.begin(ss.Context(), dest)
+	if err != nil {
+		return err
+	}
+	from, topic := a.profileSource(target)
+	return (&stream{api: a, call: a.count.profile, ss: ss, watch: a.table.Watch(topic), from: from}).run()
+}
+
+func (a *API) profileSource(target ask.Target) (source, table.Topic) {
+	if target.IP.IsValid() {
+		at := netip.AddrPortFrom(target.IP, target.Port)
+		return &profile{make: a.addressProfile(at)}, table.Address(target.IP)
+	}
+	key := table.ServiceKey(target.Namespace, target.Name)
+	if target.Instance != "" {
+		return &profile{make: a.instanceProfile(key, target)}, table.Endpoints(key)
+	}
+	return &profile{make: a.serviceProfile(key, target)}, table.Service(key)
+}
+
+// short keeps what a client wrote from filling an error or a log.
+func short(path string) string {
+	const most = 300
+	if len(path) > most {
+		return path[:most] + "…"
+	}
+	return path
+}

@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"sync"
+
+	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/table"
+)
+
+// views holds one answer for all streams that ask the same question from the
+// same place, and forgets it with the last of them.
+type views struct {
+	table  *table.Table
+	config derive.Config
+	count  *metrics
+
+	mu sync.Mutex
+	m  map[viewKey]*view
+}
+
+// viewKey is a question. Clients of one zone share an answer; only a Service
+// with internalTrafficPolicy: Local has one for each node.
+type viewKey struct {
+	service, instance string
+	port              uint16
+	zone              string
+	local             bool
+	node              string // only if local
+}
+
+// view is a shared answer. Its mutex is held while it is made, so that of a
+// thousand streams woken by one change the first works and the rest wait.
+type view struct {
+	key  viewKey
+	refs int // guarded by views.mu
+
+	mu      sync.Mutex
+	made    bool
+	version uint64
+	now     *derive.View
+	// The last step that was encoded, for the other streams that take it.
+	from, to *derive.View
+	step     []encoded
+}
+
+func newViews(t *table.Table, c derive.Config, m *metrics) *views {
+	return &views{table: t, config: c, count: m, m: make(map[viewKey]*view)}
+}
+
+func (vs *views) acquire(key viewKey) *view {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	v := vs.m[key]
+	if v == nil {
+		v = &view{key: key}
+		vs.m[key] = v
+	}
+	v.refs++
+	return v
+}
+
+func (vs *views) release(v *view) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	if v.refs--; v.refs == 0 {
+		delete(vs.m, v.key)
+	}
+}
+
+func (vs *views) size() int {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return len(vs.m)
+}
+
+// current is the newest answer. An answer that did not change keeps its
+// identity, so a stream that has it need not even compare. The caller watches
+// the Service's endpoints, which keeps versions meaningful.
+func (vs *views) current(v *view) *derive.View {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.made && v.version == vs.table.Version(v.key.service) {
+		return v.now
+	}
+	facts, version := vs.table.Endpoints(v.key.service)
+	next := vs.config.Endpoints(facts,
+		derive.Query{Port: v.key.port, Instance: v.key.instance},
+		derive.Client{Node: v.key.node, Zone: v.key.zone})
+	vs.count.derived.Inc()
+	if next.Unusable > 0 {
+		vs.count.unusable.Add(float64(next.Unusable))
+	}
+	if !v.now.Equal(next) {
+		v.now = next
+	}
+	v.made, v.version = true, version
+	return v.now
+}
+
+// updates are the messages from what a stream has to an answer of this view,
+// encoded once for all streams that take the same step.
+func (v *view) updates(sent, now *derive.View) []encoded {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.step == nil || v.from != sent || v.to != now {
+		v.from, v.to, v.step = sent, now, updates(sent, now)
+	}
+	return v.step
+}

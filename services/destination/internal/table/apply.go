@@ -1,0 +1,163 @@
+package table
+
+import (
+	"fmt"
+
+	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/destination/internal/row"
+)
+
+// BadRow is one row that could not be read. The row it would have replaced
+// stays: one bad object never costs more than itself.
+type BadRow struct {
+	Table busv1.Table
+	Key   string
+	Err   error
+}
+
+// change is a decoded row, ready to be put in place.
+type change func(t *Table, dirty *dirty)
+
+// Apply takes one cut of the log. Decoding happens before the lock is taken, so
+// that readers wait only for pointers to be moved. It never waits for a reader
+// of the answers. Only one goroutine may call it.
+func (t *Table) Apply(cut bus.Cut) []BadRow {
+	var bad []BadRow
+	changes := make([]change, 0, len(cut.Changes))
+	for _, c := range cut.Changes {
+		apply, err := decode(c)
+		if err != nil {
+			bad = append(bad, BadRow{Table: c.Table, Key: c.Key, Err: err})
+			continue
+		}
+		if apply != nil {
+			changes = append(changes, apply)
+		}
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cuts++
+	d := &dirty{topics: make(map[Topic]struct{})}
+	for _, apply := range changes {
+		apply(t, d)
+	}
+	if cut.Complete {
+		t.synced = true
+	}
+	t.wake(d, &Change{ObservedAt: cut.ObservedAt, Trace: cut.Trace})
+	return bad
+}
+
+// decode turns a change of the log into what to do with it; nil for the tables
+// that discovery does not read.
+func decode(c bus.Change) (change, error) {
+	switch c.Table {
+	case busv1.Table_TABLE_SERVICES:
+		return decodeService(c)
+	case busv1.Table_TABLE_ENDPOINTS:
+		return decodeEndpoint(c)
+	case busv1.Table_TABLE_WORKLOADS:
+		return decodeWorkload(c)
+	case busv1.Table_TABLE_TEMPLATES:
+		return decodeTemplate(c)
+	case busv1.Table_TABLE_NODES:
+		return decodeNode(c)
+	case busv1.Table_TABLE_SERVERS:
+		return decodeServer(c)
+	default:
+		return nil, nil
+	}
+}
+
+func decodeService(c bus.Change) (change, error) {
+	var next *row.Service
+	if c.Value != nil {
+		s, err := row.DecodeService(c.Key, c.Value)
+		if err != nil {
+			return nil, err
+		}
+		next = s
+	}
+	return func(t *Table, d *dirty) { t.putService(c.Key, next, d) }, nil
+}
+
+// decodeEndpoint takes the service from the key, as a removal has nothing else.
+func decodeEndpoint(c bus.Change) (change, error) {
+	parts := bus.Parts(c.Key)
+	if len(parts) != 4 {
+		return nil, fmt.Errorf("reading key %q: want namespace, service, slice and address", c.Key)
+	}
+	namespace, owner := parts[0], ServiceKey(parts[0], parts[1])
+	var next *row.Endpoint
+	if c.Value != nil {
+		e, err := row.DecodeEndpoint(c.Value)
+		if err != nil {
+			return nil, err
+		}
+		next = e
+	}
+	return func(t *Table, d *dirty) { t.putEndpoint(namespace, owner, c.Key, next, d) }, nil
+}
+
+func decodeWorkload(c bus.Change) (change, error) {
+	var next *row.Workload
+	if c.Value != nil {
+		w, err := row.DecodeWorkload(c.Key, c.Value)
+		if err != nil {
+			return nil, err
+		}
+		next = w
+	}
+	return func(t *Table, d *dirty) { t.putWorkload(c.Key, next, d) }, nil
+}
+
+func decodeTemplate(c bus.Change) (change, error) {
+	var next *row.Template
+	if c.Value != nil {
+		tpl, err := row.DecodeTemplate(c.Value)
+		if err != nil {
+			return nil, err
+		}
+		next = tpl
+	}
+	return func(t *Table, d *dirty) { t.putTemplate(c.Key, next, d) }, nil
+}
+
+func decodeNode(c bus.Change) (change, error) {
+	var next *row.Node
+	if c.Value != nil {
+		n, err := row.DecodeNode(c.Value)
+		if err != nil {
+			return nil, err
+		}
+		next = n
+	}
+	return func(t *Table, d *dirty) {
+		if next == nil {
+			delete(t.nodes, c.Key)
+		} else {
+			t.nodes[c.Key] = next
+		}
+		if parts := bus.Parts(c.Key); len(parts) == 1 {
+			d.add(Node(parts[0]))
+		}
+	}, nil
+}
+
+func decodeServer(c bus.Change) (change, error) {
+	parts := bus.Parts(c.Key)
+	if len(parts) != 2 {
+		return nil, fmt.Errorf("reading key %q: want namespace and name", c.Key)
+	}
+	var next *row.Server
+	if c.Value != nil {
+		s, err := row.DecodeServer(c.Value)
+		if err != nil {
+			return nil, err
+		}
+		next = s
+	}
+	return func(t *Table, d *dirty) { t.putServer(parts[0], c.Key, next, d) }, nil
+}
