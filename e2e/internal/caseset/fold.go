@@ -75,12 +75,7 @@ func Judge(want, got State) string {
 	case want.Status != "" && want.Status != "OK":
 		return ""
 	}
-	names := make([]string, 0, len(want.Live))
-	for a := range want.Live {
-		names = append(names, a)
-	}
-	slices.Sort(names)
-	for _, a := range names {
+	for _, a := range Addresses(want) {
 		if got.Live[a] == nil {
 			return "live set lacks " + a + ", it is " + show(got.Live)
 		}
@@ -137,4 +132,14 @@ func Quiet(want []Message) int {
 		}
 	}
 	return 0
+}
+
+// Addresses lists the live set in order.
+func Addresses(s State) []string {
+	names := make([]string, 0, len(s.Live))
+	for a := range s.Live {
+		names = append(names, a)
+	}
+	slices.Sort(names)
+	return names
 }
