@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/conf"
+	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/watcher/internal/dir"
+	"github.com/weftmesh/weft/services/watcher/internal/source"
+)
+
+type config struct {
+	Source string   `help:"where objects come from: kube or dir"`
+	Dir    []string `help:"directories of manifests for -source dir, commas between; of two objects with one name the first directory's counts"`
+	Derive bool     `help:"with -source dir, make endpoints from Services and Pods where the files hold no EndpointSlice"`
+
+	Kubeconfig string `help:"file that tells where the Kubernetes API is; empty means KUBECONFIG, else the pod's own service account"`
+	Namespace  string `help:"namespace of the lease weft-watcher"`
+	Identity   string `help:"name of this process in the lease; empty means host name and a random word"`
+	Elect      bool   `help:"with -source kube, write the log only while holding the lease; false means that this is the only watcher. -source dir never elects: exactly one such watcher may use a bus"`
+
+	Bus bus.Config `help:"where the mesh's log is"`
+	Obs obs.Config `help:"logs, metrics and traces"`
+}
+
+// presenceEvery is how soon a change of leader or a skipped object is seen by
+// whoever asks for the status.
+const presenceEvery = 2 * time.Second
+
+func defaults() config {
+	return config{
+		Source:    "kube",
+		Derive:    true,
+		Namespace: "linkerd",
+		Elect:     true,
+		Obs:       obs.Config{Admin: "127.0.0.1:9989"},
+	}
+}
+
+// Check judges the settings that depend on each other.
+func (c config) Check() error {
+	switch c.Source {
+	case "kube":
+		if len(c.Dir) > 0 {
+			return conf.Bad("Dir", "is for -source dir only")
+		}
+		if c.Namespace == "" {
+			return conf.Bad("Namespace", "is empty; the lease must be in a namespace")
+		}
+	case "dir":
+		if len(c.Dir) == 0 {
+			return conf.Bad("Dir", "is empty; name at least one directory of manifests")
+		}
+		for _, d := range c.Dir {
+			if strings.TrimSpace(d) == "" {
+				return conf.Bad("Dir", "names an empty directory")
+			}
+		}
+	default:
+		return conf.Bad("Source", "%q is neither kube nor dir", c.Source)
+	}
+	return nil
+}
+
+// newSource makes the source that the settings ask for.
+func newSource(cfg config, _ prometheus.Registerer, log *slog.Logger) (source.Source, error) {
+	if cfg.Source == "dir" {
+		return dir.New(dir.Config{Paths: cfg.Dir, Derive: cfg.Derive, Log: log}), nil
+	}
+	return nil, fmt.Errorf("source kube: %w", errors.ErrUnsupported)
+}
+
+var errNotListed = errors.New("the complete list of objects is not in yet")
+
+func synced(src source.Source) func() error {
+	return func() error {
+		select {
+		case <-src.Synced():
+			return nil
+		default:
+			return errNotListed
+		}
+	}
+}

@@ -1,0 +1,270 @@
+// Package publish carries a source's objects into the log.
+//
+// One goroutine owns the state: it takes the names of changed objects, works out
+// which rows changed, and appends them while this process leads the log. It is
+// level-triggered: what could not be published stays to be published, and a new
+// leadership begins with the whole truth, of which the log sends the difference.
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/watcher/internal/source"
+	"github.com/weftmesh/weft/services/watcher/internal/state"
+)
+
+// Log is the writing end of the bus (bus.Writer).
+type Log interface {
+	Lead(ctx context.Context, truth []bus.Change) error
+	Append(ctx context.Context, changes []bus.Change, observed time.Time) (seq uint64, err error)
+	Resign()
+}
+
+// Copy is this process's copy of the log (bus.Reader).
+type Copy interface {
+	Status() bus.Status
+	All() []bus.Change
+}
+
+// Config sets up a Publisher. The zero value, but for the registry, is right.
+type Config struct {
+	// Registry gets the metrics.
+	Registry prometheus.Registerer
+	// Log may be nil.
+	Log *slog.Logger
+	// Backoff is the wait after a first failure to publish; it doubles up to 32
+	// times that. 0 means 100 ms.
+	Backoff time.Duration
+}
+
+// What is taken in one step, and when steps wait for company (BUS.md section 3:
+// at once when idle; coalesce up to 10 ms only above some 500 changes/s).
+const (
+	stepNames    = 2000
+	busyRate     = 500 // changed objects a second
+	coalesce     = 10 * time.Millisecond
+	maxDoublings = 5
+)
+
+// Publisher is the watcher's middle.
+type Publisher struct {
+	src    source.Source
+	log    Log
+	copied Copy
+	cfg    Config
+	logger *slog.Logger
+	tracer trace.Tracer
+	meter  *meter
+
+	terms chan term
+	// leading and report are for other goroutines to read.
+	leading atomic.Bool
+	report  atomic.Pointer[Report]
+
+	// Below: Run's goroutine only.
+	state  *state.State
+	term   term
+	led    bool
+	fails  int
+	taken  int
+	window time.Time
+	busy   bool
+}
+
+// term is one time of leadership.
+type term struct {
+	ctx   context.Context //nolint:containedctx // a value handed over a channel: the leadership's life
+	check func() error
+}
+
+func (t term) holds() bool { return t.ctx != nil && t.ctx.Err() == nil }
+
+// New makes a publisher from a source to a log.
+func New(src source.Source, log Log, copied Copy, cfg Config) *Publisher {
+	if cfg.Backoff <= 0 {
+		cfg.Backoff = 100 * time.Millisecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	p := &Publisher{
+		src: src, log: log, copied: copied, cfg: cfg, logger: cfg.Log,
+		tracer: otel.Tracer("github.com/weftmesh/weft/services/watcher"),
+		terms:  make(chan term),
+		state:  state.New(src),
+	}
+	p.meter = newMeter(cfg.Registry, src, p)
+	p.report.Store(new(Report))
+	return p
+}
+
+// Leading tells whether this process writes the log.
+func (p *Publisher) Leading() bool { return p.leading.Load() }
+
+// Elect takes part in the election once the list is complete, and says so to
+// Run. The log is given up the moment that leadership ends.
+func (p *Publisher) Elect(ctx context.Context) error {
+	select {
+	case <-p.src.Synced():
+	case <-ctx.Done():
+		return nil
+	}
+	return p.src.Elect(ctx, func(ctx context.Context, check func() error) {
+		select {
+		case p.terms <- term{ctx, check}:
+		case <-ctx.Done():
+			return
+		}
+		<-ctx.Done()
+		p.log.Resign()
+		p.leading.Store(false)
+	})
+}
+
+// Run applies changes until ctx ends.
+func (p *Publisher) Run(ctx context.Context) error {
+	defer p.log.Resign()
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case p.term = <-p.terms:
+			p.led, p.fails = false, 0
+		case <-p.src.Changes().Some():
+			p.wait(ctx)
+		case <-retry:
+		}
+		retry = nil
+		if err := p.step(ctx); err != nil && ctx.Err() == nil {
+			d := p.backoff()
+			p.logger.Warn("changes wait to be published", obs.Error(err), "retry_in", d, "rows", p.state.Pending())
+			retry = time.After(d) //nolint:forbidigo // one timer at a time
+		}
+	}
+}
+
+// wait lets changes gather while there are many of them.
+func (p *Publisher) wait(ctx context.Context) {
+	if !p.busy {
+		return
+	}
+	t := time.NewTimer(coalesce)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (p *Publisher) backoff() time.Duration {
+	d := p.cfg.Backoff << min(p.fails, maxDoublings)
+	p.fails++
+	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads retries, keeps no secret
+}
+
+// step takes what has changed and brings the log up to date if it may.
+func (p *Publisher) step(ctx context.Context) error {
+	started := time.Now()
+	changes := p.src.Changes().Take(stepNames)
+	p.apply(changes)
+	trouble := p.src.Trouble()
+	if !trouble.Blind {
+		p.state.See(started)
+	}
+	shaped := time.Now()
+	p.measure(len(changes), started)
+	p.tell(trouble)
+	if !p.term.holds() {
+		p.led = false
+		p.state.Published() // the leader's business; a leadership begins with the truth
+		return nil
+	}
+	if err := p.term.check(); err != nil {
+		p.resign()
+		return err
+	}
+	if !p.led {
+		return p.lead()
+	}
+	return p.append(ctx, changes, started, shaped)
+}
+
+func (p *Publisher) apply(changes []source.Change) {
+	for _, c := range changes {
+		p.state.Apply(c.ID, c.Seen)
+	}
+	p.state.Settle()
+}
+
+// lead begins a leadership: everything named so far is taken first, so that the
+// truth is whole.
+func (p *Publisher) lead() error {
+	for p.src.Changes().Len() > 0 {
+		p.apply(p.src.Changes().Take(stepNames))
+	}
+	p.state.Adopt(p.copied.All(), p.src.Trouble().Blind)
+	if err := p.log.Lead(p.term.ctx, p.state.Truth()); err != nil {
+		p.meter.failures.Inc()
+		return err
+	}
+	p.state.Published()
+	p.led, p.fails = true, 0
+	p.leading.Store(true)
+	if !p.term.holds() {
+		// Lost in between: Elect's Resign may have come before Lead.
+		p.resign()
+	}
+	p.tell(p.src.Trouble())
+	return nil
+}
+
+func (p *Publisher) resign() {
+	p.led = false
+	p.leading.Store(false)
+	p.log.Resign()
+}
+
+func (p *Publisher) append(ctx context.Context, causes []source.Change, started, shaped time.Time) error {
+	changes, observed := p.state.Changes()
+	if len(changes) == 0 {
+		return nil
+	}
+	ctx, done := p.trace(ctx, causes, observed, started, shaped)
+	_, err := p.log.Append(ctx, changes, observed)
+	done(err)
+	if err != nil {
+		p.meter.failures.Inc()
+		if errors.Is(err, bus.ErrNotLeading) {
+			// Somebody else raised the epoch. As long as the lease is ours, so may we.
+			p.resign()
+		}
+		return err
+	}
+	p.state.Published()
+	p.fails = 0
+	p.meter.published(changes, observed, time.Now())
+	return nil
+}
+
+// measure tells whether changes come fast enough to be worth gathering.
+func (p *Publisher) measure(n int, now time.Time) {
+	p.taken += n
+	if age := now.Sub(p.window); age >= time.Second {
+		p.busy = p.taken > busyRate
+		p.taken, p.window = 0, now
+	} else if p.taken > busyRate {
+		p.busy = true
+	}
+}

@@ -1,0 +1,99 @@
+package shape
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Kind is one kind of Kubernetes object that the watcher reads.
+type Kind string
+
+// The kinds that are read. ReplicaSets and Jobs make no rows of their own; they
+// say who owns a pod.
+const (
+	Namespace              Kind = "Namespace"
+	Node                   Kind = "Node"
+	ReplicaSet             Kind = "ReplicaSet"
+	Job                    Kind = "Job"
+	Pod                    Kind = "Pod"
+	ExternalWorkloads      Kind = "ExternalWorkload"
+	Service                Kind = "Service"
+	EndpointSlice          Kind = "EndpointSlice"
+	Servers                Kind = "Server"
+	AuthorizationPolicies  Kind = "AuthorizationPolicy"
+	MeshTLSAuthentications Kind = "MeshTLSAuthentication"
+	NetworkAuthentications Kind = "NetworkAuthentication"
+)
+
+// KindInfo says where a kind is found in the Kubernetes API.
+type KindInfo struct {
+	Kind Kind
+	// Group is "" for the core group.
+	Group string
+	// Versions that are read, the preferred one first.
+	Versions []string
+	// Resource is the plural in URLs.
+	Resource string
+	// Namespaced is false for what belongs to the whole cluster.
+	Namespaced bool
+	// Custom kinds come with a CRD that may not be installed.
+	Custom bool
+}
+
+// Kinds lists every kind that is read, in the order in which a first list is
+// best worked through: what others join with comes first.
+var Kinds = []KindInfo{
+	{Namespace, "", []string{"v1"}, "namespaces", false, false},
+	{Node, "", []string{"v1"}, "nodes", false, false},
+	{ReplicaSet, "apps", []string{"v1"}, "replicasets", true, false},
+	{Job, "batch", []string{"v1"}, "jobs", true, false},
+	{MeshTLSAuthentications, "policy.linkerd.io", []string{"v1alpha1"}, "meshtlsauthentications", true, true},
+	{NetworkAuthentications, "policy.linkerd.io", []string{"v1alpha1"}, "networkauthentications", true, true},
+	{Servers, "policy.linkerd.io", []string{"v1beta3", "v1beta2", "v1beta1"}, "servers", true, true},
+	{AuthorizationPolicies, "policy.linkerd.io", []string{"v1alpha1"}, "authorizationpolicies", true, true},
+	{Service, "", []string{"v1"}, "services", true, false},
+	{Pod, "", []string{"v1"}, "pods", true, false},
+	{ExternalWorkloads, "workload.linkerd.io", []string{"v1beta1"}, "externalworkloads", true, true},
+	{EndpointSlice, "discovery.k8s.io", []string{"v1"}, "endpointslices", true, false},
+}
+
+// Find tells which kind an object's apiVersion and kind name. known is false
+// for everything that the watcher has no use for. A kind of ours in a version
+// that is not read is known, and wrong says so.
+func Find(apiVersion, kind string) (info KindInfo, known bool, wrong string) {
+	group, version := "", apiVersion
+	if i := strings.IndexByte(apiVersion, '/'); i >= 0 {
+		group, version = apiVersion[:i], apiVersion[i+1:]
+	}
+	for _, k := range Kinds {
+		if string(k.Kind) != kind || k.Group != group {
+			continue
+		}
+		if !slices.Contains(k.Versions, version) {
+			return k, true, "version " + quote(version) + " is not read; write " + k.Versions[0]
+		}
+		return k, true, ""
+	}
+	return KindInfo{}, false, ""
+}
+
+// ID names one object. A namespace is "" for cluster-wide kinds.
+type ID struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+// String is how an object is named to people: Kind namespace/name.
+func (id ID) String() string {
+	if id.Namespace == "" {
+		return string(id.Kind) + " " + id.Name
+	}
+	return string(id.Kind) + " " + id.Namespace + "/" + id.Name
+}
+
+// IDOf names obj, which is of the given kind.
+func IDOf(kind Kind, obj metav1.Object) ID {
+	return ID{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
