@@ -3,19 +3,26 @@ module github.com/weftmesh/weft/proxy
 go 1.26.0
 
 require (
-	github.com/weftmesh/weft/services/kit v0.0.0
 	github.com/linkerd/linkerd2-proxy-api v0.20.0
-	google.golang.org/grpc v1.85.0
 	github.com/prometheus/client_golang v1.25.0
-	google.golang.org/protobuf v1.36.12
+	github.com/weftmesh/weft/services/kit v0.0.0
 	golang.org/x/net v0.62.0
-	golang.org/x/sys v0.47.0
-	go.opentelemetry.io/otel v1.47.0
-	go.opentelemetry.io/otel/trace v1.47.0
-	github.com/google/go-cmp v0.7.0
-	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.49.0
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
 )
 
-replace (
-	github.com/weftmesh/weft/services/kit => ../services/kit
+require (
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+	golang.org/x/sync v0.25.0
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )
+
+replace github.com/weftmesh/weft/services/kit => ../services/kit
