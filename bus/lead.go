@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -13,7 +14,10 @@ import (
 // change the copy between the difference and its publication.
 func (w *Writer) lead(ctx context.Context, truth []Change, key [digestKeySize]byte) {
 	s := w.store
-	changes := difference(s, truth)
+	changes, skipped := difference(s, truth)
+	if skipped != nil {
+		slog.Warn("rows left out of the log", "cluster", w.t.Cluster(), "error", skipped)
+	}
 	before := s.pos
 	if !s.synced {
 		// What others hold is unknown, so nobody may go on from it: every reader
@@ -35,14 +39,18 @@ func (w *Writer) lead(ctx context.Context, truth []Change, key [digestKeySize]by
 }
 
 // difference is what turns the store's rows into truth, deletions included.
-func difference(s *store, truth []Change) []Change {
+// Rows that don't fit the bus are left out and keep what others hold of them.
+func difference(s *store, truth []Change) (diff []Change, skipped error) {
 	stay := make(map[rowID]struct{}, len(truth))
-	var diff []Change
 	for _, c := range merged(truth) {
 		if c.Value == nil {
 			continue
 		}
 		stay[rowID{c.Table, c.Key}] = struct{}{}
+		if err := checkChange(c); err != nil {
+			skipped = errors.Join(skipped, err)
+			continue
+		}
 		if s.differs(c) {
 			diff = append(diff, c)
 		}
@@ -55,7 +63,7 @@ func difference(s *store, truth []Change) []Change {
 		}
 	}
 	sortChanges(diff)
-	return diff
+	return diff, skipped
 }
 
 // merged keeps the last change of each row, in the order in which rows were
@@ -82,7 +90,7 @@ func (w *Writer) append(ctx context.Context, changes []Change, observed time.Tim
 	news := changes[:0:0]
 	for _, c := range merged(changes) {
 		if err := checkChange(c); err != nil {
-			tooLarge = err
+			tooLarge = errors.Join(tooLarge, err)
 			continue
 		}
 		if s.differs(c) {

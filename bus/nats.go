@@ -23,8 +23,11 @@ const (
 	connectTimeout     = time.Second
 	pingInterval       = 2 * time.Second
 	maxPingsOut        = 2
-	pendingMessages    = 8192
-	pendingBytes       = 8 << 20
+	// The log is locked while it publishes, so a server that takes nothing may
+	// hold it only so long; the default is a minute.
+	flushTimeout    = 2 * time.Second
+	pendingMessages = 8192
+	pendingBytes    = 8 << 20
 )
 
 // natsBus is the NATS driver.
@@ -68,6 +71,7 @@ func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Regist
 		nats.Timeout(connectTimeout),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(maxPingsOut),
+		nats.FlusherTimeout(flushTimeout),
 		nats.RetryOnFailedConnect(true),
 		// The log's ring is the buffer. NATS' own would replay stale batches,
 		// perhaps of a deposed leader.

@@ -72,7 +72,11 @@ func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, o
 	if d.have < len(d.chunks) {
 		return nil, d, fmt.Errorf("pulling snapshot %x from %s, %d of %d chunks there: %w", m.GetSnapshot(), m.GetPeer(), d.have, len(d.chunks), context.Cause(ctx))
 	}
-	state := make([]Change, 0, min(m.GetRows(), 1<<22))
+	rows := 0
+	for _, c := range d.chunks {
+		rows += len(c)
+	}
+	state := make([]Change, 0, rows)
 	for _, c := range d.chunks {
 		state = append(state, c...)
 	}

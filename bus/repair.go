@@ -29,7 +29,9 @@ const (
 type repaired struct {
 	reason  busv1.Reason
 	started time.Time
-	answer  *busv1.Answer
+	// asked is where the copy stood when it asked.
+	asked  position
+	answer *busv1.Answer
 	// state is the snapshot that the answer's manifest describes.
 	state   []Change
 	partial *download
@@ -41,7 +43,7 @@ var errBehind = errors.New("peer is behind")
 // repairIfNeeded starts a repair unless one runs or waits.
 func (r *Reader) repairIfNeeded(ctx context.Context) {
 	s := &r.run
-	if s.active != 0 || s.waiting {
+	if s.active != 0 {
 		return
 	}
 	r.store.mu.Lock()
@@ -52,6 +54,12 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 		s.attempts = 0
 		r.server.serve(synced && !s.corrupt)
 		return
+	}
+	if s.waiting {
+		if reason == s.waitFor {
+			return
+		}
+		r.hurry() // that wait was for something else
 	}
 	if reason == busv1.Reason_REASON_GAP && s.attempts == 0 {
 		r.metrics.gaps.Inc()
@@ -75,7 +83,7 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	done, now := s.done, r.cfg.Now()
 	go func() {
 		res := r.fetch(ctx, ask, partial)
-		res.reason, res.started = reason, now
+		res.reason, res.started, res.asked = reason, now, at
 		done <- res
 	}()
 }
@@ -142,7 +150,7 @@ func (r *Reader) repaired(res repaired) {
 				s.resume = false
 			}
 		}
-		r.backOff()
+		r.backOff(res.reason)
 		return
 	}
 	s.attempts = 0
@@ -182,7 +190,7 @@ func (r *Reader) applyAnswer(res repaired) (kind string, err error) {
 		}
 	case a.GetRange() != nil:
 		kind = "range"
-		if err := r.applyRange(at.epoch, a.GetRange().GetEntries()); err != nil {
+		if err := r.applyRange(at.epoch, res.asked, a.GetRange().GetEntries()); err != nil {
 			return "", err
 		}
 		if r.store.pos == before {
@@ -209,22 +217,24 @@ func (r *Reader) heardFrom(age time.Duration) {
 }
 
 // applyRange applies past cuts of one epoch. The store's lock is held.
-func (r *Reader) applyRange(epoch uint64, entries []*busv1.LogEntry) error {
+func (r *Reader) applyRange(epoch uint64, asked position, entries []*busv1.LogEntry) error {
 	var parts [][]byte
 	for _, e := range entries {
+		if len(parts) >= maxParts {
+			return errBody
+		}
 		parts = append(parts, e.GetBody())
 		if e.GetMore() {
 			continue
 		}
-		at := position{epoch, e.GetSeq()}
-		whole := parts
+		at, whole := position{epoch, e.GetSeq()}, parts
 		parts = nil
-		next := r.store.pos
-		if epoch == next.epoch && at.seq != next.seq+1 || epoch < next.epoch || epoch < r.heard().epoch {
-			continue // applied meanwhile, or not what was asked for
-		}
-		if epoch > next.epoch && e != entries[0] && at.seq != next.seq+1 {
-			continue
+		// A new epoch follows only what the copy was when it asked: an old
+		// leader's batch may have come since.
+		follows := at.seq == r.store.pos.seq+1 &&
+			(epoch == r.store.pos.epoch || epoch > r.store.pos.epoch && r.store.pos == asked)
+		if !follows || epoch < r.heard().epoch {
+			continue // applied meanwhile, or of no use any more
 		}
 		if !r.applyCut(at, whole, e.GetTraceparent()) {
 			return errBody
@@ -279,13 +289,13 @@ func (r *Reader) applySnapshot(at position, m *busv1.Manifest, res repaired) err
 
 // backOff waits before the next try: doubling, with a jitter that follows from
 // the peer's name and the attempt, so that a simulation repeats exactly.
-func (r *Reader) backOff() {
+func (r *Reader) backOff(reason busv1.Reason) {
 	s := &r.run
 	d := min(firstBackoff<<min(max(s.attempts-1, 0), 10), lastBackoff)
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(r.t.Peer() + strconv.Itoa(s.attempts)))
 	d += d / 4 * time.Duration(h.Sum32()%1000) / 1000
-	s.waiting = true
+	s.waiting, s.waitFor = true, reason
 	s.retry.Reset(d)
 }
 

@@ -23,12 +23,14 @@ type running struct {
 	// active is the reason of the repair under way; 0 when there is none.
 	active   busv1.Reason
 	attempts int
-	// kicked is when silence last made it reconnect or ask.
+	// When silence last made it ask or reconnect.
 	askedAt, reconnectedAt time.Time
 	partial                *download
 	done                   chan repaired
 	retry                  *time.Timer
-	waiting                bool
+	// waiting: the next try for the reason waitFor is in the timer.
+	waiting bool
+	waitFor busv1.Reason
 }
 
 // While the writer stays silent: how often peers are asked whether they know
@@ -259,6 +261,7 @@ func (r *Reader) compare(it item) {
 func (r *Reader) checkSilence() {
 	s := &r.run
 	now := r.cfg.Now()
+	r.server.tidy(now)
 	if s.reconnectedAt.IsZero() { // the first look
 		s.reconnectedAt = now.Add(r.cfg.Silence - reconnectSilent)
 	}

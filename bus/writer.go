@@ -82,7 +82,9 @@ func (w *Writer) Lead(ctx context.Context, truth []Change) error {
 // When Append returns, the changes are in this process's copy and ring, and on
 // their way. A connection that is down loses the message, not the change:
 // readers find the gap and ask. They are as durable as this process and its
-// peers, since the source is the truth.
+// peers, since the source is the truth. A row above 512 KiB is left out and
+// keeps its last value; the error then wraps ErrTooLarge and names the row, and
+// all others are written.
 func (w *Writer) Append(ctx context.Context, changes []Change, observed time.Time) (seq uint64, err error) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

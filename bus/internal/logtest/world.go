@@ -1,0 +1,283 @@
+package logtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// Times of the cases: faster than in production, so that the suite is quick,
+// and far apart, so that a busy machine doesn't matter.
+const (
+	beacon   = 50 * time.Millisecond
+	silence  = 2 * time.Second
+	deadline = 20 * time.Second
+	look     = 2 * time.Millisecond
+)
+
+// World is one bus and the processes on it.
+type World struct {
+	t   *testing.T
+	rig Rig
+	bus Bus
+}
+
+func newWorld(t *testing.T, rig Rig) *World {
+	t.Helper()
+	return &World{t: t, rig: rig, bus: rig.New(t)}
+}
+
+// Process is one process on the bus: it follows the log, may write it, and
+// keeps what its consumer has been told.
+type Process struct {
+	Name string
+	*Tap
+	R   *bus.Reader
+	W   *bus.Writer
+	Reg *prometheus.Registry
+
+	t    *testing.T
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	view  map[string]string
+	cuts  []bus.Cut
+	pause chan struct{} // closed when the consumer may go on
+}
+
+// Start starts a process with a consumer.
+func (w *World) Start(name string) *Process {
+	w.t.Helper()
+	p := w.Prepare(name)
+	p.Go()
+	return p
+}
+
+// Prepare makes a process without starting it.
+func (w *World) Prepare(name string) *Process {
+	w.t.Helper()
+	p := &Process{Name: name, t: w.t, Tap: &Tap{Transport: w.bus.Join("")}, view: map[string]string{}, Reg: prometheus.NewRegistry()}
+	p.R = bus.NewReader(p.Tap, bus.ReaderConfig{Silence: silence, Registry: p.Reg})
+	p.W = bus.NewWriter(p.Tap, p.R, bus.WriterConfig{BeaconEvery: beacon})
+	w.t.Cleanup(p.Stop)
+	return p
+}
+
+// Go starts what Prepare made.
+func (p *Process) Go() {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	p.stop = cancel
+	p.done.Go(func() { _ = p.R.Run(ctx) })
+	p.done.Go(func() { _ = p.W.Run(ctx) })
+	p.done.Go(func() { p.consume(ctx) })
+}
+
+// Stop ends a process as if it was killed: nobody is told.
+func (p *Process) Stop() {
+	if p.stop == nil {
+		return
+	}
+	p.stop()
+	p.done.Wait()
+	p.Close()
+	p.stop = nil
+}
+
+func (p *Process) consume(ctx context.Context) {
+	for cut, err := range p.R.Read(ctx) {
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		pause := p.pause
+		if cut.Complete {
+			clear(p.view)
+		}
+		for _, c := range cut.Changes {
+			id := c.Table.String() + " " + c.Key
+			if c.Value == nil {
+				delete(p.view, id)
+			} else {
+				p.view[id] = string(c.Value)
+			}
+		}
+		p.cuts = append(p.cuts, cut)
+		p.mu.Unlock()
+		if pause != nil {
+			select {
+			case <-pause:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// Block makes the consumer hang in its next cut until the result is called.
+func (p *Process) Block() (unblock func()) {
+	ch := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause = ch
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pause = nil
+		close(ch)
+	}
+}
+
+// Cuts is what the consumer has been told so far.
+func (p *Process) Cuts() []bus.Cut {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]bus.Cut(nil), p.cuts...)
+}
+
+// Changes is the number of changes in the cuts from the nth on.
+func (p *Process) Changes(n int) int {
+	sum := 0
+	for _, c := range p.Cuts()[n:] {
+		sum += len(c.Changes)
+	}
+	return sum
+}
+
+func (p *Process) viewed() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.view)
+}
+
+// Lead makes the process the writer of truth.
+func (p *Process) Lead(truth ...bus.Change) {
+	p.t.Helper()
+	if err := p.W.Lead(p.t.Context(), truth); err != nil {
+		p.t.Fatalf("%s leading: %v", p.Name, err)
+	}
+}
+
+// Append appends one cut.
+func (p *Process) Append(changes ...bus.Change) uint64 {
+	p.t.Helper()
+	seq, err := p.W.Append(p.t.Context(), changes, time.Now())
+	if err != nil {
+		p.t.Fatalf("%s appending: %v", p.Name, err)
+	}
+	return seq
+}
+
+// Metric is the sum of a metric of the process over all its labels but those
+// given as name=value.
+func (p *Process) Metric(name string, labels ...string) float64 {
+	p.t.Helper()
+	families, err := p.Reg.Gather()
+	if err != nil {
+		p.t.Fatalf("gathering metrics: %v", err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	metrics:
+		for _, m := range f.GetMetric() {
+			have := map[string]bool{}
+			for _, l := range m.GetLabel() {
+				have[l.GetName()+"="+l.GetValue()] = true
+			}
+			for _, want := range labels {
+				if !have[want] {
+					continue metrics
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// Agree waits until every process holds, and every consumer was told, what the
+// writer holds.
+func (w *World) Agree(writer *Process, others ...*Process) {
+	w.t.Helper()
+	for _, p := range others {
+		w.Until(p.Name+" agrees with "+writer.Name, func() error {
+			ws, ps := writer.R.Status(), p.R.Status()
+			if ws.Epoch != ps.Epoch || ws.Seq != ps.Seq {
+				return fmt.Errorf("at (%d, %d), the writer at (%d, %d)", ps.Epoch, ps.Seq, ws.Epoch, ws.Seq)
+			}
+			want := rows(writer.R)
+			if d := cmp.Diff(want, rows(p.R)); d != "" {
+				return fmt.Errorf("copy differs (-want +got):\n%.2000s", d)
+			}
+			if d := cmp.Diff(want, p.viewed()); d != "" {
+				return fmt.Errorf("consumer's view differs (-want +got):\n%.2000s", d)
+			}
+			return nil
+		})
+	}
+}
+
+func rows(r *bus.Reader) map[string]string {
+	out := map[string]string{}
+	for _, c := range r.All() {
+		out[c.Table.String()+" "+c.Key] = string(c.Value)
+	}
+	return out
+}
+
+// Until waits for a condition.
+func (w *World) Until(what string, ok func() error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), deadline)
+	defer cancel()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		err := ok()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			w.t.Fatalf("waiting until %s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Equal fails unless got is want.
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+// Node is a small row.
+func node(name, zone string) bus.Change {
+	return bus.Change{Table: busv1.Table_TABLE_NODES, Key: bus.Key(name), Value: bus.Encode(&busv1.Node{Name: name, Zone: zone})}
+}
+
+func noNode(name string) bus.Change {
+	return bus.Change{Table: busv1.Table_TABLE_NODES, Key: bus.Key(name)}
+}
+
+// nodes are n rows.
+func nodes(n int, zone string) []bus.Change {
+	out := make([]bus.Change, n)
+	for i := range out {
+		out[i] = node(fmt.Sprintf("node-%06d", i), zone)
+	}
+	return out
+}
