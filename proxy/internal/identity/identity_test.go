@@ -1,0 +1,260 @@
+package identity_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/header"
+	"github.com/weftmesh/weft/proxy/internal/identity"
+	"github.com/weftmesh/weft/proxy/internal/identity/identitytest"
+)
+
+const (
+	alice = "alice.ns.serviceaccount.identity.linkerd.cluster.local"
+	bob   = "bob.ns.serviceaccount.identity.linkerd.cluster.local"
+)
+
+// shake does a handshake over a pipe and returns what each side saw.
+func shake(t *testing.T, server, client *tls.Config) (s, c tls.ConnectionState, err error) {
+	t.Helper()
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	deadline := time.Now().Add(10 * time.Second)
+	_, _ = a.SetDeadline(deadline), b.SetDeadline(deadline)
+	srv := tls.Server(a, server)
+	failed := make(chan error, 1)
+	go func() {
+		err := srv.HandshakeContext(t.Context())
+		if err == nil {
+			_, err = srv.Write([]byte{1})
+		} else {
+			_ = a.Close()
+		}
+		failed <- err
+	}()
+	cli := tls.Client(b, client)
+	err = cli.HandshakeContext(t.Context())
+	if err == nil { // TLS 1.3: the server's verdict on us comes with its first bytes
+		_, err = io.ReadFull(cli, make([]byte, 1))
+	}
+	if err != nil {
+		_ = b.Close()
+	}
+	if serverErr := <-failed; serverErr != nil {
+		return s, c, errors.Join(serverErr, err)
+	}
+	return srv.ConnectionState(), cli.ConnectionState(), err
+}
+
+func TestMutualTLS(t *testing.T) {
+	ca := identitytest.New(t)
+	a, b := ca.Local(t, alice), ca.Local(t, bob)
+	s, c, err := shake(t, b.ServerTLS(), a.ClientTLS(bob, bob, header.ALPN))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := identity.PeerIdentity(s); got != alice {
+		t.Errorf("the server sees %q, want %q", got, alice)
+	}
+	if got := identity.PeerIdentity(c); got != bob {
+		t.Errorf("the client sees %q, want %q", got, bob)
+	}
+	if c.NegotiatedProtocol != header.ALPN || c.Version != tls.VersionTLS13 {
+		t.Errorf("negotiated %q, version %x", c.NegotiatedProtocol, c.Version)
+	}
+	if c.CurveID != tls.X25519MLKEM768 { // depends on the go line of go.mod
+		t.Errorf("key exchange %v, want X25519MLKEM768", c.CurveID)
+	}
+}
+
+func TestNoALPNIsSelectedUnlessOffered(t *testing.T) {
+	ca := identitytest.New(t)
+	a, b := ca.Local(t, alice), ca.Local(t, bob)
+	for _, offer := range [][]string{nil, {"h2"}} {
+		_, c, err := shake(t, b.ServerTLS(), a.ClientTLS(bob, bob, offer...))
+		if err != nil || c.NegotiatedProtocol != "" {
+			t.Errorf("offering %v: %q, %v", offer, c.NegotiatedProtocol, err)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	ca, other := identitytest.New(t), identitytest.New(t)
+	a, b := ca.Local(t, alice), ca.Local(t, bob)
+	stranger := other.Local(t, alice)
+	cert := func(c tls.Certificate) *tls.Config {
+		return &tls.Config{InsecureSkipVerify: true, ServerName: bob, Certificates: []tls.Certificate{c}} //nolint:gosec // a test client
+	}
+	serverOf := func(c tls.Certificate) *tls.Config {
+		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c}}
+	}
+	old := time.Now().Add(-time.Minute)
+	tests := []struct {
+		name           string
+		server, client *tls.Config
+		want           string
+	}{
+		{"server with another identity", b.ServerTLS(), a.ClientTLS(alice, bob), "does not match"},
+		{"server of another root", b.ServerTLS(), stranger.ClientTLS(bob, bob), "verifying the peer"},
+		{"client of another root", b.ServerTLS(), cert(other.Certificate(t, alice, time.Now().Add(time.Hour))), "verifying the peer"},
+		{"client with an expired certificate", b.ServerTLS(), cert(ca.Certificate(t, alice, old)), "expired"},
+		{"server with an expired certificate", serverOf(ca.Certificate(t, bob, old)), a.ClientTLS(bob, bob), "expired"},
+		{"TLS 1.2", b.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: bob, MaxVersion: tls.VersionTLS12}, "version"}, //nolint:gosec // that is the test
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := shake(t, tt.server, tt.client)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("err = %v, want one about %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestClientWithoutCertificateHasNoIdentity(t *testing.T) {
+	ca := identitytest.New(t)
+	b := ca.Local(t, bob)
+	s, _, err := shake(t, b.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: bob}) //nolint:gosec // a test client
+	if err != nil || identity.PeerIdentity(s) != "" {
+		t.Errorf("identity %q, %v", identity.PeerIdentity(s), err)
+	}
+}
+
+func TestNothingBeforeTheFirstCertificate(t *testing.T) {
+	ca := identitytest.New(t)
+	cfg := ca.Config(t, alice)
+	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-l.Ready():
+		t.Error("ready without a certificate")
+	default:
+	}
+	if _, _, err := shake(t, l.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: alice}); err == nil { //nolint:gosec // a test client
+		t.Error("a handshake without a certificate")
+	}
+}
+
+func TestRenewalSwapsTheCertificate(t *testing.T) {
+	ca := identitytest.New(t)
+	ca.Life(400 * time.Millisecond)
+	b := ca.Local(t, bob)
+	cfg := ca.Config(t, alice)
+	a, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = a.Run(ctx) }()
+	<-a.Ready()
+	first := a.Expires()
+	eventually(t, "a later certificate", func() bool { return a.Expires().After(first) })
+
+	// The service fails for a while: the old certificate is used, and renewed later.
+	ca.Fail(errors.New("no issuer"))
+	calls := ca.Calls()
+	eventually(t, "more attempts", func() bool { return ca.Calls() > calls+2 })
+	ca.Life(time.Hour)
+	ca.Fail(nil)
+	soon := time.Now().Add(30 * time.Minute)
+	eventually(t, "recovery", func() bool { return a.Expires().After(soon) && b.Expires().After(soon) })
+	if _, _, err := shake(t, b.ServerTLS(), a.ClientTLS(bob, bob)); err != nil {
+		t.Errorf("handshaking after renewals: %v", err)
+	}
+}
+
+func TestTokenIsReadAgain(t *testing.T) {
+	ca := identitytest.New(t)
+	ca.Life(200 * time.Millisecond)
+	cfg := ca.Config(t, alice)
+	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = l.Run(ctx) }()
+	<-l.Ready()
+	if err := os.WriteFile(cfg.TokenFile, []byte("rotated"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new token", func() bool {
+		tokens := ca.Tokens()
+		return tokens[0] == "token of "+alice && tokens[len(tokens)-1] == "rotated"
+	})
+}
+
+func TestKeyIsMadeOnceAndKept(t *testing.T) {
+	ca := identitytest.New(t)
+	cfg := ca.Config(t, alice)
+	read := func() string {
+		if _, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"key.p8", "csr.der"} {
+			info, err := os.Stat(filepath.Join(cfg.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode().Perm() != 0o600 {
+				t.Errorf("%s has mode %v", name, info.Mode())
+			}
+		}
+		key, err := os.ReadFile(filepath.Join(cfg.Dir, "key.p8"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(key)
+	}
+	if first, second := read(), read(); first != second {
+		t.Error("a new key was made over the old one")
+	}
+	if err := os.Remove(filepath.Join(cfg.Dir, "csr.der")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := identity.New(identity.Deps{Config: cfg}); err == nil {
+		t.Error("a key without its signing request was accepted")
+	}
+}
+
+func TestAnchorsKeepTheGoodOnes(t *testing.T) {
+	ca := identitytest.New(t)
+	junk := "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n"
+	crlf := strings.ReplaceAll(ca.Anchors(), "\n", "\r\n")
+	got, err := identity.ParseAnchors(crlf + junk + ca.Anchors() + "\n\n")
+	if len(got) != 1 || err == nil {
+		t.Errorf("%d anchors, %v; want 1 and a complaint", len(got), err)
+	}
+	for _, bad := range []string{"", junk, "hello"} {
+		if got, err := identity.ParseAnchors(bad); len(got) > 0 || err == nil {
+			t.Errorf("ParseAnchors(%q) = %d anchors, %v", bad, len(got), err)
+		}
+	}
+}
+
+// eventually polls until ok holds, for at most ten seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("no %s", what)
+		}
+	}
+}
