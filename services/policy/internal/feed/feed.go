@@ -81,7 +81,7 @@ func (f *Feed) Run(ctx context.Context) error {
 func (f *Feed) apply(ctx context.Context, cut bus.Cut) {
 	began := time.Now()
 	if cut.Trace.IsValid() {
-		_, span := f.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, cut.Trace), "apply",
+		_, span := f.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, cut.Trace), "apply to tables",
 			trace.WithAttributes(attribute.Int("rows", len(cut.Changes))))
 		defer span.End()
 	}
