@@ -10,7 +10,6 @@ import (
 	"context"
 	"log/slog"
 
-
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/build"
@@ -77,4 +76,3 @@ func presence(base *busv1.Presence, st bus.Status, p *publish.Publisher, ready b
 	}
 	return out
 }
-

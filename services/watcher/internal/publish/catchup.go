@@ -11,7 +11,7 @@ import (
 // begins anew. Peers answer within milliseconds; a snapshot of 150,000 pods
 // takes about a second on a busy machine (BUS.md section 1).
 const (
-	lonely   = 2 * time.Second  // with nobody heard since the connection
+	lonely    = 2 * time.Second  // with nobody heard since the connection
 	laborious = 15 * time.Second // with somebody heard, but no complete copy yet
 )
 

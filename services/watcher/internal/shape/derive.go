@@ -25,11 +25,20 @@ func Derive(s *corev1.Service, pods []*corev1.Pod, externals []*ExternalWorkload
 		return nil
 	}
 	var rows []Row
+	at := make(map[string]int) // address -> place in rows
 	add := func(addr netip.Addr, e *busv1.Endpoint) {
 		e.Namespace, e.Service = s.Namespace, s.Name
 		e.Address, e.Ipv6 = addr.String(), addr.Is6()
 		e.Slice = derivedSlice(e.Ipv6)
-		rows = append(rows, Row{busv1.Table_TABLE_ENDPOINTS, bus.Key(s.Namespace, s.Name, e.Slice, e.Address), e})
+		row := Row{busv1.Table_TABLE_ENDPOINTS, bus.Key(s.Namespace, s.Name, e.Slice, e.Address), e}
+		if i, twice := at[e.Address]; twice {
+			if old := rows[i].Message.(*busv1.Endpoint); e.Ready && !old.Ready {
+				rows[i] = row
+			}
+			return
+		}
+		at[e.Address] = len(rows)
+		rows = append(rows, row)
 	}
 	selects := labels.SelectorFromValidatedSet(s.Spec.Selector)
 	wanted := families(s)
