@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
@@ -38,7 +39,7 @@ const defaultSendTimeout = 30 * time.Second
 // Check judges the settings.
 func (c Config) Check() error {
 	if c.SendTimeout < 0 {
-		return errors.New("send timeout must not be negative")
+		return conf.Bad("SendTimeout", "%v is negative", c.SendTimeout)
 	}
 	return nil
 }
