@@ -188,3 +188,10 @@ func (t *Table) readsServers(name Topic, namespaces map[string]struct{}) bool {
 	}
 	return false
 }
+
+// Watched is the number of topics somebody watches.
+func (t *Table) Watched() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.topics)
+}
