@@ -160,6 +160,17 @@ func (b *Balancer[E, C]) Available() bool {
 	return false
 }
 
+// Ready reports whether a member other than this one would take a request now.
+func (b *Balancer[E, C]) Ready(besides *Member[E, C]) bool {
+	now := b.cfg.Clock()
+	for _, m := range b.Members() {
+		if m != besides && m.ready(now) {
+			return true
+		}
+	}
+	return false
+}
+
 // wake lets waiting requests look again.
 func (b *Balancer[E, C]) wake() {
 	b.mu.Lock()

@@ -14,8 +14,8 @@ type Backoff struct {
 	Jitter   float64
 }
 
-// after is the delay before try n (from 0); random is in [0, 1).
-func (b Backoff) after(n int, random float64) time.Duration {
+// After is the delay before try n (from 0); random is in [0, 1).
+func (b Backoff) After(n int, random float64) time.Duration {
 	base := float64(b.Min) * math.Pow(2, float64(min(n, 62)))
 	base = min(base, float64(b.Max))
 	return time.Duration(min(base+base*max(b.Jitter, 0)*random, float64(b.Max)))
@@ -59,7 +59,7 @@ func (g *gate) fail(now time.Duration, b Backoff, random float64) {
 	if until := g.until.Load(); until != 0 && int64(now) < until {
 		return // of the same wave of failures
 	}
-	g.until.Store(max(int64(now+b.after(g.n, random)), 1))
+	g.until.Store(max(int64(now+b.After(g.n, random)), 1))
 	g.n++
 	g.probing.Store(false)
 }

@@ -15,14 +15,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
+	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/drain"
+	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -49,6 +54,15 @@ type Outbound struct {
 	deps      Deps
 	log       *slog.Logger
 	listeners []net.Listener
+
+	life      context.Context // of everything that outlives a connection
+	end       context.CancelFunc
+	resolver  *resolve.Resolver
+	endpoints endpoint.Deps
+	targets   *shelf[*target]
+	pools     *shelf[*pool]
+	server    *http.Server
+	queue     *queue
 }
 
 // New binds the listeners, so that a busy port fails the start; nothing is
@@ -62,8 +76,50 @@ func New(deps Deps) (*Outbound, error) {
 	if o.listeners, err = listen(deps.Config.Outbound); err != nil {
 		return nil, err
 	}
+	cfg := deps.Config
+	o.life, o.end = context.WithCancel(context.Background())
+	o.resolver = &resolve.Resolver{
+		Destination: destpb.NewDestinationClient(deps.Destination), Policy: outpb.NewOutboundPoliciesClient(deps.Policy),
+		Context: cfg.Destination.Context, Workload: cfg.Policy.Workload,
+		Networks: cfg.Destination.Networks, Suffixes: cfg.Destination.Suffixes, Log: o.log,
+		DestinationLimits: limits(cfg.Destination.Svc, cfg.Streams), PolicyLimits: limits(cfg.Policy.Svc, cfg.Streams),
+	}
+	o.endpoints = endpoint.Deps{
+		TLS: deps.Identity, Metrics: deps.Metrics, Config: cfg.Outbound, HTTP2: cfg.HTTP2, Local: cfg.Policy.IPs, Refuse: o.refuse,
+	}
+	o.targets = newShelf(idle(cfg.Outbound), maxTargets, func(t *target) { t.cancel() })
+	o.pools = newShelf(idle(cfg.Outbound), maxPools, o.closePool)
+	o.server = o.newServer(cfg)
+	o.queue = newQueue(o.listeners[0].Addr())
 	return o, nil
 }
+
+// limits bound the streams of a control plane that is not on loopback.
+func limits(svc config.Svc, s config.Streams) config.Streams {
+	if svc.Loopback() {
+		return config.Streams{}
+	}
+	return s
+}
+
+func idle(d config.Direction) time.Duration {
+	if d.DiscoveryIdle > 0 {
+		return d.DiscoveryIdle
+	}
+	return 5 * time.Second
+}
+
+// refuse keeps the proxy from connecting to itself, which would not end.
+func (o *Outbound) refuse(to netip.AddrPort) error {
+	for _, own := range o.Addrs() {
+		if own.Port() == to.Port() && (own.Addr() == to.Addr() || own.Addr().IsUnspecified() && to.Addr().IsLoopback()) {
+			return errLoop
+		}
+	}
+	return nil
+}
+
+var errLoop = errors.New("the endpoint is this proxy's own outbound listener")
 
 func listen(cfg config.Direction) ([]net.Listener, error) {
 	lc := net.ListenConfig{KeepAlive: cfg.AcceptKeepalive}
@@ -118,11 +174,21 @@ func (o *Outbound) Run(ctx context.Context) error {
 			_ = l.Close()
 		}
 	}()
+	go func() { _ = o.server.Serve(o.queue) }() // ends with the shutdown below
 	var g errgroup.Group
 	for _, l := range o.listeners {
 		g.Go(func() error { return o.accept(ctx, l) })
 	}
-	return g.Wait()
+	err := g.Wait()
+	go o.closeServer()
+	return err
+}
+
+// Close ends everything at once, discovery included. It is for when the drain
+// has taken too long, and after it.
+func (o *Outbound) Close() {
+	o.end()
+	_ = o.server.Close()
 }
 
 // accept waits a little and goes on when accepting fails, as it does when the
@@ -132,7 +198,7 @@ func (o *Outbound) accept(ctx context.Context, l net.Listener) error {
 		c, err := l.Accept()
 		switch {
 		case err == nil:
-			go o.serve(ctx, c.(*net.TCPConn))
+			go o.serve(c.(*net.TCPConn))
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		default:

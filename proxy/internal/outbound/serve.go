@@ -1,12 +1,151 @@
 package outbound
 
 import (
+	"bufio"
 	"context"
 	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/origdst"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
-// serve carries one client connection to its end.
-func (o *Outbound) serve(_ context.Context, c *net.TCPConn) {
-	defer o.deps.Drain.Hold()()
-	defer func() { _ = c.Close() }()
+// serve carries one client connection: to where it was going, or, if it was not
+// redirected, to where its requests say.
+func (o *Outbound) serve(conn *net.TCPConn) {
+	hold := o.deps.Drain.Hold()
+	peer := addrOf(conn.RemoteAddr())
+	dst, redirected := origdst.Of(conn)
+	labels := tell.Labels{{Name: "direction", Value: "outbound"}, {Name: "peer", Value: "src"}}.And(tell.NoTLS(tell.Loopback))
+	if redirected {
+		labels = labels.And(tell.Target(dst))
+	}
+	counted := o.deps.Metrics.TCP(labels).Wrap(conn)
+	if redirected {
+		o.stream(counted, resolve.Target{Addr: dst}, peer, hold)
+		return
+	}
+	o.hand(counted, &client{addr: peer, explicit: true, release: hold})
+}
+
+// stream carries a connection to a target, in the target's protocol. It owns the
+// connection and the hold.
+func (o *Outbound) stream(conn net.Conn, to resolve.Target, peer netip.AddrPort, hold func()) {
+	t, release, err := o.target(to)
+	if err != nil {
+		o.drop(conn, to, err)
+		hold()
+		return
+	}
+	end := func() { release(); hold() }
+	s, err := t.now(o.life)
+	if err != nil {
+		o.drop(conn, to, err)
+		end()
+		return
+	}
+	o.deps.Metrics.Counter(tell.OutboundProtocols, refLabels("parent", s.policy.Parent).With("protocol", s.policy.Protocol.String())).Inc()
+	kind := detect.Opaque
+	switch s.policy.Protocol {
+	case resolve.HTTP1, resolve.HTTP2, resolve.GRPC:
+		kind = detect.HTTP1
+	case resolve.Detect, resolve.Invalid:
+		if kind, conn, err = o.detect(conn, s); err != nil {
+			o.drop(conn, to, err)
+			end()
+			return
+		}
+	}
+	if kind == detect.HTTP1 || kind == detect.HTTP2 {
+		o.hand(conn, &client{target: t, addr: peer, release: end})
+		return
+	}
+	defer end()
+	o.opaque(conn, to, s)
+}
+
+func (o *Outbound) detect(conn net.Conn, s *stack) (detect.Kind, net.Conn, error) {
+	began := time.Now()
+	timeout := o.deps.Config.Outbound.DetectTimeout
+	if timeout <= 0 {
+		timeout = 10 * time.Second
+	}
+	kind, replayed, err := detect.HTTP(o.life, conn, timeout)
+	labels := refLabels("parent", s.policy.Parent)
+	result := kind.String()
+	if err != nil {
+		result, replayed = "error", conn
+	}
+	o.deps.Metrics.Counter(tell.OutboundDetect, labels.With("result", result)).Inc()
+	o.deps.Metrics.Histogram(tell.OutboundDetectTime, labels).Observe(time.Since(began).Seconds())
+	return kind, replayed, err
+}
+
+// drop closes a connection that cannot be carried.
+func (o *Outbound) drop(conn net.Conn, to resolve.Target, err error) {
+	_ = conn.Close()
+	if o.life.Err() != nil {
+		return
+	}
+	f := faultOf(err)
+	labels := tell.Labels{{Name: "error", Value: f.label}}
+	if to.Addr.IsValid() {
+		labels = labels.And(tell.Target(to.Addr))
+	}
+	o.deps.Metrics.Counter(tell.OutboundTCPErrors, labels).Inc()
+	o.log.Info("connection failed", "target", to.String(), "error", err)
+}
+
+// connect answers a CONNECT and carries what follows to its target.
+func (x *exchange) connect(t *target) {
+	if x.r.ProtoMinor == 0 {
+		x.authority = x.r.Host
+		fault{status: http.StatusBadRequest, message: "CONNECT needs HTTP/1.1"}.write(x.w, x.r, !x.o.deps.Config.HideInformational)
+		return
+	}
+	if _, err := t.now(x.r.Context()); err != nil {
+		x.fail(err)
+		return
+	}
+	hold := x.o.deps.Drain.Hold()
+	conn, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		hold()
+		x.fail(err)
+		return
+	}
+	if _, err := conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); err != nil {
+		_ = conn.Close()
+		hold()
+		return
+	}
+	x.o.stream(buffered(conn, rw.Reader), t.to, x.client.addr, hold)
+}
+
+// buffered puts what the server has read ahead before the rest.
+func buffered(conn net.Conn, r *bufio.Reader) net.Conn {
+	if n := r.Buffered(); n > 0 {
+		head, _ := r.Peek(n)
+		return detect.Replay(conn, append([]byte(nil), head...))
+	}
+	return conn
+}
+
+func addrOf(a net.Addr) netip.AddrPort {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		ap := tcp.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// closeServer lets requests end and idle connections go.
+func (o *Outbound) closeServer() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.life), time.Hour)
+	defer cancel()
+	_ = o.server.Shutdown(ctx)
 }

@@ -1,0 +1,170 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/explicit"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+)
+
+// Reasons that come from this package.
+var (
+	errShed            = errors.New("no backend is available")
+	errLimit           = errors.New("too many requests in flight")
+	errTerminal        = errors.New("the destination was refused")
+	errRequestTimeout  = errors.New("request timed out")
+	errResponseTimeout = errors.New("response timed out")
+	errHeadersTimeout  = errors.New("response headers timed out")
+	errInvalid         = errors.New("invalid client policy configuration")
+	errNoRoute         = errors.New("no route")
+	errRequireID       = errors.New("require-id: the endpoint has another identity, or none")
+	errConnect2        = errors.New("CONNECT is understood over HTTP/1.1 only")
+)
+
+// A fault is what a client is told in place of a response (spec/proxy.md §9.3).
+type fault struct {
+	status  int
+	code    codes.Code
+	message string
+	close   bool   // the client's connection is given up too
+	label   string // of outbound_http_errors_total
+	short   string // of the route families' error label
+	headers http.Header
+}
+
+// noDispatcher is a backend that nothing can be sent to.
+type noDispatcher struct{ ref resolve.Ref }
+
+func (e *noDispatcher) Error() string { return "backend for " + e.ref.String() + " has no dispatcher" }
+
+// answered is an error that is itself the answer: a filter's.
+type answered struct{ fault }
+
+func (e *answered) Error() string { return e.message }
+
+// failed is what an injected failure answers.
+func failed(f *resolve.Fail) error {
+	if f.GRPC {
+		return &answered{fault{status: http.StatusOK, code: codes.Code(f.Status), message: f.Message}} //nolint:gosec // a code the policy chose
+	}
+	return &answered{fault{status: f.Status, code: codes.FailedPrecondition, message: f.Message}}
+}
+
+// faultOf maps an error to what the client is told.
+func faultOf(err error) fault {
+	var ours *answered
+	var dispatch *noDispatcher
+	var dial *endpoint.DialError
+	bad := func(status int, code codes.Code, closing bool, label, short string) fault {
+		return fault{status: status, code: code, message: err.Error(), close: closing, label: label, short: short}
+	}
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case errors.As(err, &ours):
+		return ours.fault
+	case is(explicit.ErrOriginForm), is(explicit.ErrScheme), is(explicit.ErrAuthority), is(errConnect2):
+		return bad(400, codes.InvalidArgument, true, "unexpected", "UNKNOWN")
+	case is(balance.ErrFailfast):
+		return bad(504, codes.DeadlineExceeded, true, "failfast", "FAIL_FAST")
+	case is(errShed), is(errLimit), is(errFull), is(balance.ErrFull), is(balance.ErrClosed):
+		return bad(503, codes.Unavailable, true, "loadshed", "LOAD_SHED")
+	case is(errRequestTimeout):
+		return bad(504, codes.DeadlineExceeded, false, "response timeout", "REQUEST_TIMEOUT")
+	case is(errResponseTimeout):
+		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_STREAM_TIMEOUT")
+	case is(errHeadersTimeout):
+		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_HEADERS_TIMEOUT")
+	case errors.As(err, &dial) && dial.Timeout:
+		return bad(504, codes.DeadlineExceeded, true, "i/o", "IO")
+	case errors.As(err, &dispatch):
+		return bad(502, codes.Unavailable, true, "unexpected", "UNKNOWN")
+	case is(errRequireID):
+		return bad(502, codes.Unavailable, true, "identity required", "UNKNOWN")
+	case is(errNoRoute):
+		return bad(404, codes.NotFound, false, "unexpected", "UNKNOWN")
+	case is(resolve.ErrUnknown):
+		return bad(502, codes.Unavailable, true, "unexpected", "UNKNOWN")
+	case is(errInvalid), is(errTerminal):
+		return bad(500, codes.Internal, true, "unexpected", "UNKNOWN")
+	case is(context.Canceled):
+		return bad(499, codes.Canceled, true, "unexpected", "CANCEL")
+	}
+	// Whatever else comes out of a round trip is the connection's.
+	return bad(502, codes.Unavailable, true, "i/o", "IO")
+}
+
+// write answers with the fault. A gRPC client is told in gRPC's words.
+func (f fault) write(w http.ResponseWriter, r *http.Request, informational bool) {
+	h := w.Header()
+	clear(h)
+	for name, values := range f.headers {
+		h[name] = values
+	}
+	h["Date"] = nil // nobody's clock made this response
+	h.Set("Content-Length", "0")
+	message := printable(f.message)
+	if informational && message != "" {
+		h.Set("L5d-Proxy-Error", message)
+	}
+	if f.close {
+		// Over HTTP/2, net/http makes a graceful GOAWAY of this and does not send it.
+		h.Set("Connection", "close")
+		if informational {
+			h.Set("L5d-Proxy-Connection", "close")
+		}
+	}
+	if r.ProtoMajor == 2 && isGRPC(r) {
+		h.Set("Content-Type", "application/grpc")
+		h.Set("Grpc-Status", strconv.Itoa(int(f.code)))
+		if informational && message != "" {
+			h.Set("Grpc-Message", percent(message))
+		}
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	status := f.status
+	if status < 200 {
+		status = http.StatusInternalServerError
+	}
+	w.WriteHeader(status)
+}
+
+func isGRPC(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// printable is a header value that says it, or says that it cannot.
+func printable(s string) string {
+	const most = 512
+	if len(s) > most {
+		s = s[:most]
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return "unexpected error"
+		}
+	}
+	return s
+}
+
+// percent encodes a grpc-message.
+func percent(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,88 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+type (
+	balancer = balance.Balancer[resolve.Endpoint, *endpoint.Endpoint]
+	member   = balance.Member[resolve.Endpoint, *endpoint.Endpoint]
+	lease    = balance.Lease[resolve.Endpoint, *endpoint.Endpoint]
+)
+
+// pool is the endpoints of one backend: those of a name, kept up to date, or one
+// address.
+type pool struct {
+	*balancer
+	forward  bool // one address: there is no other to go to, so nobody waits
+	failfast time.Duration
+	cancel   context.CancelFunc
+}
+
+// maxPools bounds the backends that are open.
+const maxPools = 10000
+
+// pool returns the pool of a backend; backends that are equal share one.
+func (o *Outbound) pool(b resolve.Backend, a resolve.Accrual) (*pool, func(), error) {
+	if b.Forward == nil && b.Path == "" {
+		return nil, func() {}, nil
+	}
+	return o.pools.take(b.Key(a), func() *pool { return o.open(b, a) })
+}
+
+func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
+	cfg := o.deps.Config.Outbound
+	p := &pool{forward: b.Forward != nil, failfast: cfg.HTTPQueue.Failfast}
+	p.balancer = balance.New(balance.Config[resolve.Endpoint, *endpoint.Endpoint]{
+		Same:       resolve.Endpoint.Equal,
+		Open:       func(m *member) *endpoint.Endpoint { return endpoint.New(m.Endpoint, &o.endpoints, m) },
+		Close:      (*endpoint.Endpoint).Close,
+		DefaultRTT: b.Load.DefaultRTT, Decay: b.Load.Decay,
+		Connect: balance.Backoff(cfg.Backoff),
+		Accrual: balance.Accrual{
+			Consecutive: a.Consecutive, SuccessRate: a.SuccessRate, Window: a.Window, MinRequests: a.MinRequests,
+			Backoff: balance.Backoff(a.Backoff),
+		},
+		Failfast: cfg.HTTPQueue.Failfast, Capacity: cfg.HTTPQueue.Capacity,
+	})
+	if p.failfast <= 0 {
+		p.failfast = 3 * time.Second
+	}
+	ctx, cancel := context.WithCancel(o.life)
+	p.cancel = cancel
+	if b.Forward != nil {
+		p.Set([]resolve.Endpoint{*b.Forward})
+		return p
+	}
+	go o.feed(ctx, b, p)
+	return p
+}
+
+// feed keeps the pool's endpoints as discovery says they are.
+func (o *Outbound) feed(ctx context.Context, b resolve.Backend, p *pool) {
+	m := o.deps.Metrics
+	labels := refLabels("backend", b.Ref)
+	size := m.Gauge(tell.OutboundHTTPBalancerSize, labels)
+	defer size.Set(0)
+	err := o.resolver.Endpoints(ctx, b.Path, func(op resolve.Op, endpoints []resolve.Endpoint) {
+		p.Set(endpoints)
+		size.Set(int64(len(endpoints)))
+		m.Counter(tell.OutboundHTTPBalancerUpdates, labels.With("op", string(op))).Inc()
+	})
+	if ctx.Err() == nil {
+		o.log.Warn("endpoints refused for good", "backend", b.Path, "error", err)
+		p.Close(fmt.Errorf("%w: %w", errTerminal, err))
+	}
+}
+
+func (o *Outbound) closePool(p *pool) {
+	p.cancel()
+	p.Close(nil)
+}

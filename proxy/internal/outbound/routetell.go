@@ -1,0 +1,95 @@
+package outbound
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// routeTell counts the requests of a route, or of a backend of a route.
+type routeTell struct {
+	m      *tell.Metrics
+	labels tell.Labels
+	grpc   bool
+	perTry bool // of a backend
+
+	requests *tell.Counter // of a backend only
+	time     *tell.Histogram
+	statuses sync.Map // statusKey -> *tell.Counter
+}
+
+type statusKey struct {
+	status int
+	grpc   string
+	err    string
+}
+
+func newRouteTell(m *tell.Metrics, l tell.Labels, grpc bool) *routeTell {
+	f := tell.OutboundHTTPRouteTime
+	if grpc {
+		f = tell.OutboundGRPCRouteTime
+	}
+	return &routeTell{m: m, labels: l, grpc: grpc, time: m.Histogram(f, l)}
+}
+
+func (t *routeTell) backend(l tell.Labels) *routeTell {
+	b := &routeTell{m: t.m, labels: t.labels.And(l), grpc: t.grpc, perTry: true}
+	requests, took := tell.OutboundHTTPBackendRequests, tell.OutboundHTTPBackendTime
+	if t.grpc {
+		requests, took = tell.OutboundGRPCBackendRequests, tell.OutboundGRPCBackendTime
+	}
+	b.requests, b.time = b.m.Counter(requests, b.labels), b.m.Histogram(took, b.labels)
+	return b
+}
+
+func (t *routeTell) start() {
+	if t != nil && t.requests != nil {
+		t.requests.Inc()
+	}
+}
+
+// end counts an end. grpc is the gRPC status, if there was one.
+func (t *routeTell) end(took time.Duration, status int, grpc, errLabel string) {
+	if t == nil {
+		return
+	}
+	t.time.Observe(took.Seconds())
+	if status < 0 || status > 999 {
+		status = 0
+	}
+	key := statusKey{status: status, err: errLabel}
+	if t.grpc {
+		key = statusKey{grpc: grpc, err: errLabel}
+	}
+	c, ok := t.statuses.Load(key)
+	if !ok {
+		c, _ = t.statuses.LoadOrStore(key, t.m.Counter(t.family(), t.statusLabels(key)))
+	}
+	c.(*tell.Counter).Inc()
+}
+
+func (t *routeTell) statusLabels(k statusKey) tell.Labels {
+	l := t.labels.With("error", k.err)
+	if t.grpc {
+		return l.With("grpc_status", k.grpc)
+	}
+	status := ""
+	if k.status != 0 {
+		status = strconv.Itoa(k.status)
+	}
+	return l.With("http_status", status)
+}
+
+func (t *routeTell) family() tell.Family {
+	switch {
+	case t.grpc && t.perTry:
+		return tell.OutboundGRPCBackendStatuses
+	case t.grpc:
+		return tell.OutboundGRPCRouteStatuses
+	case t.perTry:
+		return tell.OutboundHTTPBackendStatuses
+	}
+	return tell.OutboundHTTPRouteStatuses
+}

@@ -1,0 +1,69 @@
+package outbound
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+)
+
+// target is what is known of where a client wants to go, as a stack that is
+// rebuilt when the control plane says something new.
+type target struct {
+	to     resolve.Target
+	cancel context.CancelFunc
+	first  chan struct{} // closed when there is a stack or err
+	err    error
+	stack  atomic.Pointer[stack]
+	done   chan struct{} // closed when the watch has ended
+}
+
+// maxTargets bounds the destinations a proxy has open. Linkerd has no bound; a
+// pod that talks to more at once than this is better told than swapped out.
+const maxTargets = 10000
+
+// target returns the target, being discovered if nobody has asked lately.
+func (o *Outbound) target(to resolve.Target) (*target, func(), error) {
+	key := to.String()
+	return o.targets.take(key, func() *target {
+		ctx, cancel := context.WithCancel(o.life)
+		t := &target{to: to, cancel: cancel, first: make(chan struct{}), done: make(chan struct{})}
+		go o.discover(ctx, key, t)
+		return t
+	})
+}
+
+func (o *Outbound) discover(ctx context.Context, key string, t *target) {
+	defer close(t.done)
+	err := o.resolver.Target(ctx, t.to, func(p *resolve.Policy) {
+		old := t.stack.Swap(o.build(t.to, p))
+		if old == nil {
+			close(t.first)
+			return
+		}
+		old.release()
+	})
+	if s := t.stack.Load(); s != nil {
+		// The last stack stays as long as anyone may still ask for it.
+		<-ctx.Done()
+		s.release()
+		return
+	}
+	t.err = err
+	close(t.first)
+	// An error is not remembered: the next connection asks again.
+	o.targets.drop(key, func(v *target) bool { return v == t })
+}
+
+// now is the stack to use, waiting for the first.
+func (t *target) now(ctx context.Context) (*stack, error) {
+	select {
+	case <-t.first:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if s := t.stack.Load(); s != nil {
+		return s, nil
+	}
+	return nil, t.err
+}

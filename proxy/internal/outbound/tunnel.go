@@ -1,0 +1,156 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// errForbidden is what the policy says of a connection that is not HTTP.
+var errForbidden = errors.New("the policy forbids this connection")
+
+// opaque carries bytes. It owns the connection.
+func (o *Outbound) opaque(conn net.Conn, to resolve.Target, s *stack) {
+	labels := refLabels("parent", s.policy.Parent).And(refLabels("route", s.policy.Opaque.Ref))
+	o.deps.Metrics.Counter(tell.OutboundTCPRouteOpen, labels).Inc()
+	label := ""
+	defer func() { o.deps.Metrics.Counter(tell.OutboundTCPRouteClose, labels.With("error", label)).Inc() }()
+	switch {
+	case s.policy.Protocol == resolve.Invalid:
+		label = "invalid_policy"
+		o.drop(conn, to, errInvalid)
+		return
+	case s.policy.Forbidden:
+		label = "forbidden"
+		o.drop(conn, to, errForbidden)
+		return
+	}
+	l, peer, err := o.reach(s)
+	if err != nil {
+		label = "unexpected"
+		o.drop(conn, to, err)
+		return
+	}
+	join(conn, peer)
+	l.End(balance.Success)
+}
+
+// reach connects to an endpoint of the target, another if one cannot be reached.
+func (o *Outbound) reach(s *stack) (*lease, net.Conn, error) {
+	b, err := s.tcp.choose(random)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case b.err != nil:
+		return nil, nil, b.err
+	case b.pool == nil:
+		return nil, nil, &noDispatcher{b.Ref}
+	}
+	var avoid *member
+	began := time.Now()
+	for moves := 0; ; moves++ {
+		l, err := b.pool.Acquire(o.life, avoid)
+		if err != nil {
+			return nil, nil, err
+		}
+		peer, err := l.Client.Dial(o.life)
+		if err == nil {
+			l.FirstByte()
+			return l, peer, nil
+		}
+		l.End(balance.Neutral)
+		var dial *endpoint.DialError
+		identity := errors.As(err, &dial) && dial.Identity && !b.pool.Ready(l.Member)
+		if b.pool.forward || !endpoint.Unsent(err) || identity || moves >= maxMoves || time.Since(began) > b.pool.failfast {
+			return nil, nil, err
+		}
+		avoid = l.Member
+	}
+}
+
+// join copies both ways until both have ended. The end of one direction is
+// passed on as such: the other may still have much to say.
+func join(a, b io.ReadWriteCloser) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pipe(a, b)
+	}()
+	pipe(b, a)
+	<-done
+	_ = a.Close()
+	_ = b.Close()
+}
+
+// pipe copies one way. A failure ends both directions.
+func pipe(to, from io.ReadWriteCloser) {
+	chunk := chunks.Get().(*[16 << 10]byte)
+	defer chunks.Put(chunk)
+	for {
+		n, err := from.Read(chunk[:])
+		if n > 0 {
+			if _, werr := to.Write(chunk[:n]); werr != nil {
+				err = werr
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			if closeWrite(to) == nil {
+				return
+			}
+			fallthrough
+		default:
+			_ = to.Close()
+			_ = from.Close()
+			return
+		}
+	}
+}
+
+var errNoHalf = errors.New("the connection cannot be half closed")
+
+func closeWrite(c any) error {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errNoHalf
+}
+
+// switched carries what follows a 101 response.
+func (x *exchange) switched(t *try) error {
+	peer, ok := t.res.Body.(io.ReadWriteCloser)
+	if !ok || x.r.ProtoMajor != 1 {
+		t.end(tell.End{Status: t.res.StatusCode, Error: "UNKNOWN"}, balance.Neutral)
+		return fmt.Errorf("the endpoint switched protocols unasked")
+	}
+	hold := x.o.deps.Drain.Hold()
+	defer hold()
+	conn, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		t.end(tell.End{Status: t.res.StatusCode, Error: "UNKNOWN"}, balance.Neutral)
+		return fmt.Errorf("taking over the connection: %w", err)
+	}
+	h := t.res.Header.Clone()
+	to := upgrade(h)
+	strip(h)
+	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{to}
+	delete(h, "L5d-Proxy-Error")
+	delete(h, "L5d-Proxy-Connection")
+	head := &http.Response{StatusCode: t.res.StatusCode, ProtoMajor: 1, ProtoMinor: 1, Header: h}
+	if err := head.Write(conn); err == nil {
+		t.lease.FirstByte()
+		join(buffered(conn, rw.Reader), peer)
+	}
+	_ = conn.Close()
+	x.finish(t, nil)
+	return nil
+}
