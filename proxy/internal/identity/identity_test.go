@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,10 +23,29 @@ const (
 	bob   = "bob.ns.serviceaccount.identity.linkerd.cluster.local"
 )
 
-// shake does a handshake over a pipe and returns what each side saw.
+// pipe is a connection over loopback: net.Pipe has no buffer, and both sides of
+// a failing handshake may want to write.
+func pipe(t *testing.T) (server, client net.Conn) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err = new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	return server, client
+}
+
+// shake does a handshake and returns what each side saw.
 func shake(t *testing.T, server, client *tls.Config) (s, c tls.ConnectionState, err error) {
 	t.Helper()
-	a, b := net.Pipe()
+	a, b := pipe(t)
 	defer a.Close()
 	defer b.Close()
 	deadline := time.Now().Add(10 * time.Second)
@@ -132,7 +152,7 @@ func TestClientWithoutCertificateHasNoIdentity(t *testing.T) {
 func TestNothingBeforeTheFirstCertificate(t *testing.T) {
 	ca := identitytest.New(t)
 	cfg := ca.Config(t, alice)
-	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)})
+	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +168,10 @@ func TestNothingBeforeTheFirstCertificate(t *testing.T) {
 
 func TestRenewalSwapsTheCertificate(t *testing.T) {
 	ca := identitytest.New(t)
-	ca.Life(400 * time.Millisecond)
+	ca.Life(2 * time.Second)
 	b := ca.Local(t, bob)
 	cfg := ca.Config(t, alice)
-	a, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)})
+	a, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +197,9 @@ func TestRenewalSwapsTheCertificate(t *testing.T) {
 
 func TestTokenIsReadAgain(t *testing.T) {
 	ca := identitytest.New(t)
-	ca.Life(200 * time.Millisecond)
+	ca.Life(2 * time.Second)
 	cfg := ca.Config(t, alice)
-	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)})
+	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +220,7 @@ func TestKeyIsMadeOnceAndKept(t *testing.T) {
 	ca := identitytest.New(t)
 	cfg := ca.Config(t, alice)
 	read := func() string {
-		if _, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg)}); err != nil {
+		if _, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg), Log: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"key.p8", "csr.der"} {

@@ -96,10 +96,11 @@ func (in *Inbound) answer(w http.ResponseWriter, r *http.Request, res *http.Resp
 	if x.upgraded {
 		origproto.Set(h, origproto.Proto{Minor: res.ProtoMinor})
 	}
+	announced := make(map[string]bool, len(res.Trailer))
 	for name := range res.Trailer {
 		h.Add("Trailer", name)
+		announced[name] = true
 	}
-	announced := len(res.Trailer)
 	x.end.Status = res.StatusCode
 	w.WriteHeader(res.StatusCode)
 
@@ -109,11 +110,10 @@ func (in *Inbound) answer(w http.ResponseWriter, r *http.Request, res *http.Resp
 		panic(http.ErrAbortHandler)
 	}
 	for name, values := range res.Trailer {
-		key := name
-		if announced == 0 {
-			key = http.TrailerPrefix + name
+		if !announced[name] {
+			name = http.TrailerPrefix + name
 		}
-		h[key] = values
+		h[name] = values
 	}
 	if x.grpc {
 		x.end.GRPC = grpcStatus(res)

@@ -12,6 +12,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -72,7 +73,8 @@ func (c *CA) Anchors() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cert.Raw}))
 }
 
-// Life sets how long the service's next certificates live.
+// Life sets how long the service's next certificates live. Certificates count in
+// seconds: less than two make some that are born expired.
 func (c *CA) Life(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.life = d }
 
 // Fail makes the service answer with err; nil makes it work again.
@@ -182,7 +184,7 @@ func Dial(cfg config.Identity) func(context.Context, *identity.Local) (*grpc.Cli
 func (c *CA) Local(t testing.TB, name string) *identity.Local {
 	t.Helper()
 	cfg := c.Config(t, name)
-	l, err := identity.New(identity.Deps{Config: cfg, Dial: Dial(cfg)})
+	l, err := identity.New(identity.Deps{Config: cfg, Dial: Dial(cfg), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
