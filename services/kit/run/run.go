@@ -125,7 +125,7 @@ func report(w world, name string, err error) int {
 	var problem *say.Problem
 	if errors.As(err, &problem) {
 		say.Print(w.err, who, err, say.Verbose)
-		return ExitFailed
+		return problem.Exit()
 	}
 	slog.Error("failed", "error", err.Error())
 	return ExitFailed

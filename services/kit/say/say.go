@@ -14,7 +14,8 @@ import (
 
 // Problem is an error in words for a person.
 type Problem struct {
-	// Code is a stable number by which documentation can name the problem; 0 has none.
+	// Code below 100 is the code the program should exit with; from 100 on it is
+	// a stable number by which documentation names the problem. 0 is neither.
 	Code int
 	What string // what is wrong, as a sentence without a stop
 	Why  string // the cause, as far as it is known
@@ -34,6 +35,17 @@ func (p *Problem) Error() string {
 	}
 	return b.String()
 }
+
+// Exit is the code a program that ends because of the problem should exit with.
+func (p *Problem) Exit() int {
+	if p.Code > 0 && p.Code < firstNumber {
+		return p.Code
+	}
+	return 1
+}
+
+// firstNumber is where codes begin to be numbers of problems.
+const firstNumber = 100
 
 // Unwrap returns the underlying error.
 func (p *Problem) Unwrap() error { return p.Err }
@@ -61,7 +73,7 @@ func Print(w io.Writer, who string, err error, detail Detail) {
 		return
 	}
 	code := ""
-	if p.Code != 0 {
+	if p.Code >= firstNumber {
 		code = fmt.Sprintf(" [W%04d]", p.Code)
 	}
 	fmt.Fprintf(w, "%s: %s%s\n", who, p.What, code)

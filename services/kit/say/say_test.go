@@ -64,6 +64,14 @@ func TestProblemIsAnError(t *testing.T) {
 	}
 }
 
+func TestExit(t *testing.T) {
+	for code, want := range map[int]int{0: 1, 1: 1, 64: 64, 99: 99, 100: 1, 204: 1, -1: 1} {
+		if got := (&say.Problem{Code: code}).Exit(); got != want {
+			t.Errorf("Exit() with code %d = %d, want %d", code, got, want)
+		}
+	}
+}
+
 func ExamplePrint() {
 	err := &say.Problem{
 		What: "port 8086 is in use",

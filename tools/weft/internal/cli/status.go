@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/conf"
+	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/ask"
+	"github.com/weftmesh/weft/tools/weft/internal/settings"
+	"github.com/weftmesh/weft/tools/weft/internal/show"
+)
+
+type statusConfig struct {
+	Wait time.Duration `help:"how long to wait for the bus; 0 means 3s"`
+	Hear time.Duration `help:"how long to listen when no heartbeat answers; 0 means 6s, since each process speaks every 5s"`
+	Bus  bus.Config    `help:"where the mesh's events are"`
+}
+
+// Check judges the settings.
+func (c statusConfig) Check() error {
+	switch {
+	case c.Wait < 0 || c.Wait > time.Minute:
+		return conf.Bad("Wait", "%s is not between 0 and 1m", c.Wait)
+	case c.Hear < 0 || c.Hear > 10*time.Minute:
+		return conf.Bad("Hear", "%s is not between 0 and 10m", c.Hear)
+	}
+	return nil
+}
+
+// statusCommand returns `weft status`.
+func statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "List the mesh's processes: version, how far each has read, whether it is alive",
+		Long: `List the mesh's processes: version, how far each has read the log of changes
+(EPOCH/SEQ), how long the last change took to reach it (LAG), and whether it is
+
+  live     it speaks, and hears the writer
+  stale    it speaks, and serves what it last read: it does not hear the writer
+  leaving  it said that it stops
+  silent   it has said nothing for 15 s: it may be dead or cut off
+
+Below the table are the objects that the watcher had to skip, with the reasons.
+The answer is heartbeat's; where none runs, the command listens itself.`,
+		Args: noArgs,
+	}
+	format := bindOutput(cmd)
+	load, bindErr := settings.Bind(cmd, statusConfig{})
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if bindErr != nil {
+			return bindErr
+		}
+		cfg, err := load()
+		if err != nil {
+			return err
+		}
+		level := slog.LevelError + 1 // what the bus logs is said better by our own errors
+		if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
+			level = slog.LevelDebug
+		}
+		slog.SetDefault(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})))
+		status, err := askStatus(cmd.Context(), cfg, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		return write(cmd.OutOrStdout(), *format, status)
+	}
+	return cmd
+}
+
+// askStatus asks the mesh. What takes a while is said on progress.
+func askStatus(ctx context.Context, cfg statusConfig, progress io.Writer) (show.Status, error) {
+	answer, err := ask.Roll(ctx, ask.Config{Bus: cfg.Bus, Wait: cfg.Wait, Hear: cfg.Hear}, func(wait time.Duration) {
+		// Lost progress is no loss.
+		_, _ = fmt.Fprintf(progress, "No heartbeat answers: listening for %s to what the processes say themselves.\n", wait)
+	})
+	if err != nil {
+		return show.Status{}, err //nolint:wrapcheck // ask's errors are for people
+	}
+	source := show.Heartbeat
+	if answer.Heard {
+		source = show.Listening
+	}
+	if len(answer.Roll.GetEntries()) == 0 {
+		return show.Status{}, &say.Problem{
+			What: fmt.Sprintf("no process of cluster %q is on the bus", answer.Cluster),
+			Why:  "the bus answers, but no process of the mesh has said anything",
+			Next: "start the mesh (`weft demo` runs a small one), or name another cluster with --bus.cluster",
+		}
+	}
+	return show.From(answer.Roll, answer.Cluster, source, answer.At), nil
+}
+
+// write writes the status in the format that was asked for.
+func write(w io.Writer, format output, status show.Status) error {
+	text := show.Text(status)
+	if format == "json" {
+		var err error
+		if text, err = show.JSON(status); err != nil {
+			return err //nolint:wrapcheck // it says what it was doing
+		}
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}

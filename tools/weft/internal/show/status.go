@@ -1,0 +1,216 @@
+// Package show lays out what `weft` knows for a person or a program to read. It
+// is pure: values in, text out. Names from the bus are not trusted: nothing in
+// them reaches the terminal as a control sequence.
+package show
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// Status is the state of a mesh's processes, ready to be written.
+type Status struct {
+	Source    Source    `json:"source"`
+	Cluster   string    `json:"cluster"`
+	Processes []Process `json:"processes"`
+	Skipped   []Skipped `json:"skipped"`
+	// SkippedTotal counts also those that are not listed.
+	SkippedTotal uint32   `json:"skippedTotal"`
+	Notes        []string `json:"notes"`
+}
+
+// Source is where the status is from.
+type Source string
+
+// The sources.
+const (
+	Heartbeat Source = "heartbeat" // heartbeat's roll
+	Listening Source = "listening" // this command heard it itself
+)
+
+// State is how a process is, as far as one can hear. Heartbeat's metrics have
+// the same words.
+type State string
+
+// The states.
+const (
+	Live    State = "live"
+	Stale   State = "stale"   // alive, but what it serves is old
+	Leaving State = "leaving" // said that it stops
+	Silent  State = "silent"  // said nothing for a while; it may be dead or cut off
+)
+
+// silentAfter is three presences missed (a process speaks every 5 s).
+const silentAfter = 15 * time.Second
+
+// Process is one process of the mesh. Times are in milliseconds.
+type Process struct {
+	Service  string `json:"service"`
+	Instance string `json:"instance"`
+	Version  string `json:"version"`
+	Host     string `json:"host"`
+	Epoch    uint64 `json:"epoch"`
+	Seq      uint64 `json:"seq"`
+	State    State  `json:"state"`
+	Ready    bool   `json:"ready"`
+	Leader   bool   `json:"leader"`
+	// LagMs is how long the last change took to reach the process.
+	LagMs float64 `json:"lagMs"`
+	// StaleMs is how old what the process serves is; 0 while it is live.
+	StaleMs int64 `json:"staleMs"`
+	// HeardMs is how long ago it was heard.
+	HeardMs int64 `json:"heardMs"`
+	// AgeMs is how long ago it started.
+	AgeMs int64 `json:"ageMs"`
+}
+
+// Skipped is one object that the leading watcher could not use.
+type Skipped struct {
+	Object string `json:"object"`
+	Reason string `json:"reason"`
+}
+
+// From makes the status of a roll as of now.
+func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status {
+	s := Status{Source: source, Cluster: clean(cluster), Processes: []Process{}, Skipped: []Skipped{}, Notes: []string{}}
+	for _, e := range roll.GetEntries() {
+		p := process(e, now)
+		s.Processes = append(s.Processes, p)
+		// A standby watcher reads the same objects: listing its findings too
+		// would show everything twice.
+		if !p.Leader || !p.present() {
+			continue
+		}
+		for _, o := range e.GetPresence().GetSkipped() {
+			s.Skipped = append(s.Skipped, Skipped{Object: clean(o.GetObject()), Reason: clean(o.GetReason())})
+		}
+		s.SkippedTotal += max(e.GetPresence().GetSkippedTotal(), uint32(len(e.GetPresence().GetSkipped()))) //nolint:gosec // far below 2^32
+	}
+	slices.SortFunc(s.Processes, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), leadersFirst(a, b), cmp.Compare(a.Instance, b.Instance))
+	})
+	slices.SortFunc(s.Skipped, func(a, b Skipped) int { return cmp.Compare(a.Object, b.Object) })
+	s.Notes = append(s.Notes, notes(s)...)
+	return s
+}
+
+func leadersFirst(a, b Process) int {
+	switch {
+	case a.Leader == b.Leader:
+		return 0
+	case a.Leader:
+		return -1
+	default:
+		return 1
+	}
+}
+
+func process(e *busv1.RollEntry, now time.Time) Process {
+	p := e.GetPresence()
+	heard := now.Sub(time.Unix(0, e.GetLastHeardNs()))
+	return Process{
+		Service: clean(p.GetService()), Instance: clean(p.GetInstance()), Version: clean(p.GetVersion()), Host: clean(p.GetHost()),
+		Epoch: p.GetEpoch(), Seq: p.GetSeq(), Ready: p.GetReady(), Leader: p.GetLeader(),
+		State:   state(p, heard),
+		LagMs:   float64(max(0, p.GetLagNs())/1000) / 1000,
+		StaleMs: max(0, p.GetAgeNs()/int64(time.Millisecond)),
+		HeardMs: max(0, heard.Milliseconds()),
+		AgeMs:   age(p, now).Milliseconds(),
+	}
+}
+
+// present tells whether the process was there a moment ago.
+func (p Process) present() bool { return p.State == Live || p.State == Stale }
+
+// age is how long ago a process started; clocks of machines differ, so a start
+// in the future is now.
+func age(p *busv1.Presence, now time.Time) time.Duration {
+	if p.GetStartedAtNs() == 0 {
+		return 0
+	}
+	return max(0, now.Sub(time.Unix(0, p.GetStartedAtNs())))
+}
+
+func state(p *busv1.Presence, heard time.Duration) State {
+	switch {
+	case p.GetLeaving():
+		return Leaving
+	case heard >= silentAfter:
+		return Silent
+	case p.GetStale():
+		return Stale
+	default:
+		return Live
+	}
+}
+
+// young is the age below which heartbeat has not heard everybody yet.
+const young = 6 * time.Second
+
+// notes says what the table means where that is not plain.
+func notes(s Status) []string {
+	var leaders, stale, watchers int
+	var fresh bool
+	for _, p := range s.Processes {
+		if !p.present() {
+			continue
+		}
+		if p.Leader {
+			leaders++
+		}
+		if p.Service == "watcher" {
+			watchers++
+		}
+		if p.Service == "heartbeat" && time.Duration(p.AgeMs)*time.Millisecond < young {
+			fresh = true
+		}
+		if p.State == Stale {
+			stale++
+		}
+	}
+	var all []string
+	if s.Source == Listening && len(s.Processes) > 0 {
+		all = append(all, "heard here, without a heartbeat: what fell silent before is not listed.")
+	}
+	if s.Source == Heartbeat && fresh {
+		all = append(all, "heartbeat has just started: processes may be missing for some seconds.")
+	}
+	if len(s.Processes) > 0 && leaders == 0 {
+		why := "no watcher is there"
+		if watchers > 0 {
+			why = "no watcher leads"
+		}
+		all = append(all, why+": changes do not reach the mesh; proxies and front-ends keep what they have.")
+	}
+	if leaders > 1 {
+		all = append(all, "more than one watcher says that it leads: an old leader has not noticed yet; readers obey the higher epoch.")
+	}
+	if stale > 0 {
+		all = append(all, "stale: the process serves what it last read, and has not heard the writer since.")
+	}
+	return all
+}
+
+// longest is the most that is shown of one name or reason.
+const longest = 300
+
+// clean makes text from the bus fit for a terminal: one line, printable, short.
+func clean(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+			return '?' // control characters, and marks that turn the text's direction
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if runes := []rune(text); len(runes) > longest {
+		return string(runes[:longest]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,136 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Text is the status as a table, with what needs explaining below it.
+func Text(s Status) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVICE\tINSTANCE\tVERSION\tEPOCH/SEQ\tLAG\tSTATE\tAGE")
+	led := false
+	for _, p := range s.Processes {
+		service := p.Service
+		if p.Leader && p.present() {
+			service += " *"
+			led = true
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", service, dash(p.Instance), dash(p.Version),
+			position(p), lag(p), describe(p), span(p.AgeMs))
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	if led {
+		b.WriteString("* leads: it writes the log\n")
+	}
+	if s.SkippedTotal > 0 {
+		b.WriteByte('\n')
+		b.WriteString(skipped(s))
+	}
+	for i, n := range s.Notes {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(n + "\n")
+	}
+	return b.String()
+}
+
+// JSON is the status for programs.
+func JSON(s Status) (string, error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("writing the status: %w", err)
+	}
+	return string(text) + "\n", nil
+}
+
+// skipped lists the objects that the mesh does without.
+func skipped(s Status) string {
+	var b strings.Builder
+	if s.SkippedTotal == 1 {
+		b.WriteString("1 object is skipped, because the watcher cannot use it as it is:\n")
+	} else {
+		fmt.Fprintf(&b, "%d objects are skipped, because the watcher cannot use them as they are:\n", s.SkippedTotal)
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, o := range s.Skipped {
+		fmt.Fprintf(w, "  %s\t%s\n", o.Object, o.Reason)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	if more := int(s.SkippedTotal) - len(s.Skipped); more > 0 {
+		fmt.Fprintf(&b, "  and %d more; the watcher's log names each\n", more)
+	}
+	return b.String()
+}
+
+// position is how far a process has read; one that reads no log has none.
+func position(p Process) string {
+	if p.Epoch == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(p.Epoch, 10) + "/" + strconv.FormatUint(p.Seq, 10)
+}
+
+func lag(p Process) string {
+	if p.LagMs == 0 {
+		return "-"
+	}
+	d := time.Duration(p.LagMs * float64(time.Millisecond))
+	if d < time.Second {
+		return strconv.FormatFloat(float64(d.Round(100*time.Microsecond))/float64(time.Millisecond), 'f', -1, 64) + "ms"
+	}
+	if d < time.Minute {
+		return strconv.FormatFloat(float64(d.Round(100*time.Millisecond))/float64(time.Second), 'f', -1, 64) + "s"
+	}
+	return short(d)
+}
+
+// describe is the state with what one wants to know of it.
+func describe(p Process) string {
+	switch {
+	case p.State == Silent:
+		return "silent for " + span(p.HeardMs)
+	case p.State == Stale && p.StaleMs > 0:
+		return "stale for " + span(p.StaleMs)
+	case p.State == Live && !p.Ready:
+		return "live, not ready"
+	}
+	return string(p.State)
+}
+
+func span(ms int64) string { return short(time.Duration(ms) * time.Millisecond) }
+
+// short is a duration in at most two units: 2d3h, 4h5m, 6m7s, 8s.
+func short(d time.Duration) string {
+	const day = 24 * time.Hour
+	units := []struct {
+		size time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+	for i, u := range units {
+		if d < u.size {
+			continue
+		}
+		text := strconv.FormatInt(int64(d/u.size), 10) + u.name
+		if i+1 < len(units) {
+			if rest := d % u.size / units[i+1].size; rest > 0 {
+				text += strconv.FormatInt(int64(rest), 10) + units[i+1].name
+			}
+		}
+		return text
+	}
+	return "0s"
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
