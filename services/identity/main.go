@@ -37,7 +37,7 @@ type config struct {
 	Tokens                     string        `help:"who checks tokens: kube (TokenReview), or jwks:FILE with a JWK set or PEM public keys"`
 	Kubeconfig                 string        `help:"kubeconfig for -tokens kube; empty means the pod's own account"`
 	Bus                        bus.Config    `help:"bus to announce this process on; with no servers it is not announced"`
-	Rpc                        rpc.Config    `help:"limits on the API"` //nolint:revive // the name is the flag's: -rpc.max-streams
+	API                        rpc.Config    `help:"limits on the API"`
 	Obs                        obs.Config    `help:"logs, metrics and traces"`
 }
 
@@ -103,14 +103,14 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
-	if err := announce(ctx, s, cfg.Bus, held.Ready); err != nil {
+	if err := announce(ctx, s, cfg.Bus); err != nil {
 		return err
 	}
 	lis, err := run.Listen(cfg.Listen)
 	if err != nil {
 		return err
 	}
-	srv := rpc.NewServer(s.Metrics(), cfg.Rpc.Options()...)
+	srv := rpc.NewServer(s.Metrics(), cfg.API.Options()...)
 	pb.RegisterIdentityServer(srv, serve.New(serve.Config{
 		Domain:   cfg.domain(),
 		Validity: issue.Validity{Lifetime: cfg.IdentityIssuanceLifetime, Skew: cfg.IdentityClockSkewAllowance},
@@ -129,7 +129,7 @@ func wire(ctx context.Context, s *run.Service) error {
 const presenceEvery = 2 * time.Second
 
 // announce publishes presence if a bus is configured; signing never needs one.
-func announce(ctx context.Context, s *run.Service, cfg bus.Config, ready func() error) error {
+func announce(ctx context.Context, s *run.Service, cfg bus.Config) error {
 	if len(cfg.Servers) == 0 {
 		return nil
 	}
@@ -141,7 +141,7 @@ func announce(ctx context.Context, s *run.Service, cfg bus.Config, ready func() 
 	s.Part("bus", events.Run)
 	s.Part("presence", func(ctx context.Context) error {
 		return bus.Announce(ctx, events, presenceEvery, func() *busv1.Presence {
-			return bus.FrontPresence(base, bus.Status{Synced: true}, ready() == nil)
+			return bus.FrontPresence(base, bus.Status{Synced: true}, len(s.NotReady()) == 0)
 		})
 	})
 	return nil

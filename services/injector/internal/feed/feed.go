@@ -1,0 +1,109 @@
+// Package feed keeps the annotations of namespaces as the bus has them.
+//
+// One goroutine runs Run; any number of requests ask Annotations. A map that
+// was handed out is never changed.
+package feed
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/obs"
+)
+
+// log is what is read: bus.Reader, or a test's.
+type log interface {
+	Read(ctx context.Context) iter.Seq2[bus.Cut, error]
+}
+
+// Wait is how long a request waits for a namespace that is not known yet: a pod
+// may follow its new namespace faster than the bus. The API server gives a
+// webhook 10 s.
+const Wait = 3 * time.Second
+
+// Feed is the table of namespaces.
+type Feed struct {
+	log  log
+	wait time.Duration
+
+	mu      sync.Mutex
+	rows    map[string]map[string]string
+	changed chan struct{} // closed and replaced at each change
+}
+
+// New makes a feed of what log reads.
+func New(log log) *Feed {
+	return &Feed{log: log, wait: Wait, rows: map[string]map[string]string{}, changed: make(chan struct{})}
+}
+
+// Run applies cuts until ctx ends.
+func (f *Feed) Run(ctx context.Context) error {
+	for cut, err := range f.log.Read(ctx) {
+		if err != nil {
+			return fmt.Errorf("reading namespaces: %w", err)
+		}
+		f.apply(cut)
+	}
+	return context.Cause(ctx)
+}
+
+func (f *Feed) apply(cut bus.Cut) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if cut.Complete {
+		f.rows = map[string]map[string]string{}
+	}
+	for _, c := range cut.Changes {
+		if c.Table != busv1.Table_TABLE_NAMESPACES {
+			continue
+		}
+		if c.Value == nil {
+			delete(f.rows, c.Key)
+			continue
+		}
+		row := &busv1.Namespace{}
+		if err := proto.Unmarshal(c.Value, row); err != nil {
+			slog.Error("namespace row cannot be read", obs.Object(c.Key), obs.Error(err))
+			continue
+		}
+		f.rows[c.Key] = row.GetAnnotations()
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// Annotations gives a namespace's annotations, waiting a little for one that is
+// not known: an unknown namespace is not one without annotations, and taking it
+// for that would start a pod without its proxy.
+func (f *Feed) Annotations(ctx context.Context, namespace string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	for {
+		f.mu.Lock()
+		row, ok := f.rows[bus.Key(namespace)]
+		changed := f.changed
+		f.mu.Unlock()
+		if ok {
+			return row, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("namespace %s is not known here yet", namespace)
+		}
+	}
+}
+
+// None is for a mesh without a bus: no namespace has annotations.
+type None struct{}
+
+// Annotations gives nothing.
+func (None) Annotations(context.Context, string) (map[string]string, error) { return nil, nil }

@@ -1,0 +1,100 @@
+package feed
+
+import (
+	"context"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// cuts is a log that a test writes into.
+type cuts chan bus.Cut
+
+func (c cuts) Read(ctx context.Context) iter.Seq2[bus.Cut, error] {
+	return func(yield func(bus.Cut, error) bool) {
+		for {
+			select {
+			case cut := <-c:
+				if !yield(cut, nil) {
+					return
+				}
+			case <-ctx.Done():
+				yield(bus.Cut{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+func set(name, inject string) bus.Change {
+	return bus.Change{Table: busv1.Table_TABLE_NAMESPACES, Key: bus.Key(name), Value: bus.Encode(&busv1.Namespace{
+		Name: name, Annotations: map[string]string{"linkerd.io/inject": inject},
+	})}
+}
+
+func TestAnnotations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := cuts(make(chan bus.Cut))
+		f := New(log)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+
+		begun := time.Now()
+		if _, err := f.Annotations(ctx, "pottery"); err == nil {
+			t.Error("Annotations() of an unknown namespace = nil")
+		}
+		if waited := time.Since(begun); waited != Wait {
+			t.Errorf("waited %s, want %s", waited, Wait)
+		}
+
+		log <- bus.Cut{Complete: true, Changes: []bus.Change{
+			set("pottery", "enabled"),
+			{Table: busv1.Table_TABLE_NODES, Key: "n", Value: []byte{}},
+			{Table: busv1.Table_TABLE_NAMESPACES, Key: "broken", Value: []byte{0xff}},
+		}}
+		synctest.Wait()
+		want := map[string]string{"linkerd.io/inject": "enabled"}
+		got, err := f.Annotations(ctx, "pottery")
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("Annotations() error %v, (-want +got):\n%s", err, diff)
+		}
+
+		// A request for a namespace that arrives a moment later waits for it.
+		answered := make(chan error, 1)
+		go func() { _, err := f.Annotations(ctx, "glaze"); answered <- err }()
+		synctest.Wait()
+		log <- bus.Cut{Changes: []bus.Change{set("glaze", "disabled")}}
+		if err := <-answered; err != nil {
+			t.Errorf("Annotations() = %v", err)
+		}
+
+		log <- bus.Cut{Changes: []bus.Change{{Table: busv1.Table_TABLE_NAMESPACES, Key: bus.Key("pottery")}}}
+		synctest.Wait()
+		if _, err := f.Annotations(ctx, "pottery"); err == nil {
+			t.Error("Annotations() of a removed namespace = nil")
+		}
+		// A complete cut replaces everything.
+		log <- bus.Cut{Complete: true, Changes: []bus.Change{set("pottery", "enabled")}}
+		synctest.Wait()
+		if _, err := f.Annotations(ctx, "glaze"); err == nil {
+			t.Error("Annotations() of a namespace that a complete cut lacks = nil")
+		}
+		cancel()
+		if err := <-done; err == nil {
+			t.Error("Run() after the end = nil")
+		}
+	})
+}
+
+func TestNoneKnowsEveryNamespace(t *testing.T) {
+	if got, err := (None{}).Annotations(t.Context(), "pottery"); got != nil || err != nil {
+		t.Errorf("Annotations() = %v, %v", got, err)
+	}
+}

@@ -1,0 +1,106 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/run"
+)
+
+// maxBody is Linkerd's bound on a review, in bytes.
+const maxBody = 10 << 20
+
+// Handler answers reviews on every path.
+func Handler(a *Admitter) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			// One strange object must not end the others' requests.
+			if p := recover(); p != nil {
+				slog.ErrorContext(r.Context(), "handling a review panicked", "panic", p)
+				http.Error(w, "internal error", http.StatusInternalServerError)
+			}
+		}()
+		review(w, r, a)
+	})
+}
+
+func review(w http.ResponseWriter, r *http.Request, a *Admitter) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "reading the review: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if len(body) == 0 {
+		return // an empty 200, as Linkerd answers it
+	}
+	// v1 and v1beta1 have the same form; the answer repeats what came.
+	var in admissionv1.AdmissionReview
+	if err := json.Unmarshal(body, &in); err != nil {
+		http.Error(w, "review is not JSON of an AdmissionReview", http.StatusBadRequest)
+		return
+	}
+	switch {
+	case in.APIVersion != "admission.k8s.io/v1" && in.APIVersion != "admission.k8s.io/v1beta1", in.Kind != "AdmissionReview":
+		http.Error(w, "not an AdmissionReview of admission.k8s.io/v1 or v1beta1", http.StatusBadRequest)
+		return
+	case in.Request == nil || in.Request.UID == "":
+		http.Error(w, "review has no request or no uid", http.StatusBadRequest)
+		return
+	}
+	resp, err := a.Admit(r.Context(), in.Request)
+	if err != nil {
+		slog.ErrorContext(r.Context(), "admission failed, the object is rejected",
+			obs.Object(in.Request.Namespace+"/"+in.Request.Name), obs.Error(err))
+		resp = refuse(in.Request, err)
+	}
+	out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: resp}
+	b, err := json.Marshal(out)
+	if err != nil {
+		http.Error(w, "writing the answer", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// A client that went away has nobody to tell.
+	_, _ = w.Write(b)
+}
+
+// Serve answers on lis until ctx ends. There is no plain HTTP: the API server
+// speaks TLS to webhooks only, and a patch decides what runs in a pod.
+func Serve(ctx context.Context, lis net.Listener, a *Admitter, certs *Certificates) error {
+	srv := &http.Server{
+		Handler:           Handler(a),
+		ReadHeaderTimeout: 15 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      30 * time.Second, // the API server gives up after 10
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certs.Get},
+		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.ServeTLS(lis, "", "") }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	stopping, cancel := run.Ending(ctx, 10*time.Second)
+	defer cancel()
+	if err := srv.Shutdown(stopping); err != nil {
+		_ = srv.Close() // the requests still running are cut off
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/weftmesh/weft/services/injector/internal/patch/patchtest"
+	"github.com/weftmesh/weft/services/injector/internal/serve"
+	"github.com/weftmesh/weft/services/injector/internal/values"
+)
+
+type fixed struct {
+	settings *values.Settings
+	err      error
+}
+
+func (f fixed) Get() (*values.Settings, error) { return f.settings, f.err }
+
+type names map[string]string
+
+func (n names) Annotations(context.Context, string) (map[string]string, error) { return n, nil }
+
+func admitter(annotations map[string]string) *serve.Admitter {
+	return &serve.Admitter{
+		Settings:            fixed{settings: &values.Settings{Values: values.Default("v1"), Anchors: "PEM"}},
+		Namespaces:          names(annotations),
+		ControllerNamespace: "linkerd",
+	}
+}
+
+const plainPod = `{"metadata":{"name":"kiln-0"},"spec":{"containers":[{"name":"main"}]}}`
+
+func reviewOf(version, kind, operation, object string) string {
+	return fmt.Sprintf(`{"apiVersion":"admission.k8s.io/%s","kind":"AdmissionReview","request":{"uid":"u-7",`+
+		`"operation":%q,"namespace":"pottery","kind":{"group":"","version":"v1","kind":%q},"object":%s}}`,
+		version, operation, kind, object)
+}
+
+func post(t *testing.T, a *serve.Admitter, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	serve.Handler(a).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/any/path", strings.NewReader(body)))
+	return w
+}
+
+func decode(t *testing.T, w *httptest.ResponseRecorder) admissionv1.AdmissionReview {
+	t.Helper()
+	var out admissionv1.AdmissionReview
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out.Response == nil {
+		t.Fatalf("answer %d %q: %v", w.Code, w.Body, err)
+	}
+	return out
+}
+
+func TestWire(t *testing.T) {
+	tests := []struct {
+		name, in string
+		want     int
+	}{
+		{"empty body", "", 200},
+		{"not JSON", "hello", 400},
+		{"another kind", `{"apiVersion":"v1","kind":"Pod"}`, 400},
+		{"another version", `{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview","request":{"uid":"u"}}`, 400},
+		{"no request", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400},
+		{"no uid", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}`, 400},
+		{"too large", `{"x":"` + strings.Repeat("x", 10<<20) + `"}`, 500},
+		{"a review", reviewOf("v1", "Pod", "CREATE", plainPod), 200},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if w := post(t, admitter(nil), tt.in); w.Code != tt.want {
+				t.Errorf("status %d, want %d (%s)", w.Code, tt.want, w.Body)
+			}
+		})
+	}
+	if w := post(t, admitter(nil), ""); w.Body.Len() > 0 {
+		t.Errorf("body of the answer to nothing: %q", w.Body)
+	}
+}
+
+func TestVersionIsEchoed(t *testing.T) {
+	enabled := map[string]string{"linkerd.io/inject": "enabled"}
+	for _, version := range []string{"v1", "v1beta1"} {
+		out := decode(t, post(t, admitter(enabled), reviewOf(version, "Pod", "CREATE", plainPod)))
+		if out.APIVersion != "admission.k8s.io/"+version || out.Kind != "AdmissionReview" || out.Response.UID != "u-7" {
+			t.Errorf("answer %+v", out)
+		}
+		if !out.Response.Allowed || out.Response.PatchType == nil || *out.Response.PatchType != admissionv1.PatchTypeJSONPatch {
+			t.Errorf("response %+v", out.Response)
+		}
+		if _, err := patchtest.Apply([]byte(plainPod), out.Response.Patch); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	enabled := map[string]string{"linkerd.io/inject": "enabled"}
+	tests := []struct {
+		name       string
+		namespace  map[string]string
+		kind, op   string
+		object     string
+		annotation string // of opaque ports, in the result
+		proxy      bool
+	}{
+		{"injected", enabled, "Pod", "CREATE", plainPod, "", true},
+		{"not asked for", nil, "Pod", "CREATE", plainPod, "", false},
+		{"an update", enabled, "Pod", "UPDATE", plainPod, "", false},
+		{"another kind", enabled, "ConfigMap", "CREATE", `{"data":{}}`, "", false},
+		{"our own pod", enabled, "Pod", "CREATE", `{"metadata":{"labels":{"linkerd.io/control-plane-component":"x"}},"spec":{"containers":[{"name":"main"}]}}`, "", false},
+		{"skipped pod with a default opaque port", nil, "Pod", "CREATE", `{"metadata":{},"spec":{"containers":[{"name":"main","ports":[{"containerPort":3306}]}]}}`, "3306", false},
+		{"skipped pod in a namespace with opaque ports", map[string]string{"config.linkerd.io/opaque-ports": "7"}, "Pod", "CREATE", plainPod, "7", false},
+		{"service", nil, "Service", "CREATE", `{"metadata":{"name":"kiln"},"spec":{"ports":[{"port":3306}]}}`, "3306", false},
+		{"service without any", nil, "Service", "CREATE", `{"metadata":{"name":"kiln"},"spec":{"ports":[{"port":80}]}}`, "", false},
+		{"our own service", nil, "Service", "CREATE", `{"metadata":{"labels":{"linkerd.io/control-plane-component":"x"}},"spec":{"ports":[{"port":3306}]}}`, "", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			resp := decode(t, post(t, admitter(tt.namespace), reviewOf("v1", tt.kind, tt.op, tt.object))).Response
+			if !resp.Allowed {
+				t.Fatalf("rejected: %v", resp.Result)
+			}
+			after := []byte(tt.object)
+			if resp.Patch != nil {
+				var err error
+				if after, err = patchtest.Apply(after, resp.Patch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got struct {
+				Metadata struct{ Annotations map[string]string }
+			}
+			if err := json.Unmarshal(after, &got); err != nil {
+				t.Fatal(err)
+			}
+			if a := got.Metadata.Annotations["config.linkerd.io/opaque-ports"]; a != tt.annotation {
+				t.Errorf("opaque ports %q, want %q", a, tt.annotation)
+			}
+			if proxy := bytes.Contains(after, []byte(`"linkerd-proxy"`)); proxy != tt.proxy {
+				t.Errorf("has a proxy: %v, want %v", proxy, tt.proxy)
+			}
+		})
+	}
+}
+
+// A handler's error rejects the object in an ordinary answer.
+func TestErrorsReject(t *testing.T) {
+	broken := admitter(nil)
+	broken.Settings = fixed{err: errors.New("no values")}
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"no values": post(t, broken, reviewOf("v1", "Pod", "CREATE", plainPod)),
+		"close-wait-timeout needs proxyInit.runAsRoot": post(t, admitter(nil), reviewOf("v1", "Pod", "CREATE",
+			`{"metadata":{"annotations":{"linkerd.io/inject":"enabled","config.linkerd.io/close-wait-timeout":"45s"}},"spec":{"containers":[{"name":"main"}]}}`)),
+		"reading the pod": post(t, admitter(nil), reviewOf("v1", "Pod", "CREATE", `{"spec":7}`)),
+	} {
+		resp := decode(t, w).Response
+		if w.Code != 200 || resp.Allowed || resp.UID != "u-7" || resp.Result == nil || !strings.Contains(resp.Result.Message, name) {
+			t.Errorf("%s: %d %+v", name, w.Code, resp)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	a := admitter(map[string]string{"linkerd.io/inject": "enabled"})
+	a.Measure(reg)
+	post(t, a, reviewOf("v1", "Pod", "CREATE", plainPod))
+	post(t, a, reviewOf("v1", "Pod", "CREATE", `{"spec":{"hostNetwork":true,"containers":[{"name":"main"}]}}`))
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP proxy_inject_admission_responses_total Answers to admission requests; skip says that no proxy was added, skip_reason why.
+# TYPE proxy_inject_admission_responses_total counter
+proxy_inject_admission_responses_total{annotation_at="namespace",namespace="pottery",owner_kind="pod",skip="false",skip_reason=""} 1
+proxy_inject_admission_responses_total{annotation_at="namespace",namespace="pottery",owner_kind="pod",skip="true",skip_reason="host_network_enabled"} 1
+`), "proxy_inject_admission_responses_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// pair writes a self-signed certificate for name.
+func pair(t *testing.T, dir, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func certificates(dir string, now func() time.Time) *serve.Certificates {
+	return &serve.Certificates{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: now}
+}
+
+func TestCertificatesReload(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	c := certificates(dir, func() time.Time { return now })
+	if c.Load() == nil {
+		t.Error("Load() without files = nil")
+	}
+	name := func() string {
+		t.Helper()
+		got, err := c.Get(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Leaf.Subject.CommonName
+	}
+	var seen []string
+	pair(t, dir, "one")
+	seen = append(seen, name())
+	pair(t, dir, "two")
+	seen = append(seen, name()) // looked at less than a second ago
+	now = now.Add(2 * time.Second)
+	seen = append(seen, name())
+	if err := os.WriteFile(filepath.Join(dir, "tls.key"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Second)
+	seen = append(seen, name())
+	if diff := cmp.Diff([]string{"one", "one", "two", "two"}, seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The first answer follows the listener at once, over TLS 1.3 and nothing
+// older (complaint C4).
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	pair(t, dir, "linkerd-proxy-injector.linkerd.svc")
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- serve.Serve(ctx, lis, admitter(map[string]string{"linkerd.io/inject": "enabled"}), certificates(dir, nil))
+	}()
+	client := func(most uint16) *http.Client {
+		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true, MaxVersion: most, //nolint:gosec // the test's own certificate
+		}}}
+	}
+	ask := func(c *http.Client) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+lis.Addr().String()+"/",
+			strings.NewReader(reviewOf("v1", "Pod", "CREATE", plainPod)))
+		if err != nil {
+			return err
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 || !bytes.Contains(b, []byte("JSONPatch")) {
+			return fmt.Errorf("status %d, %v: %s", resp.StatusCode, err, b)
+		}
+		return nil
+	}
+	modern := client(tls.VersionTLS13)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := ask(modern); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := ask(client(tls.VersionTLS12)); err == nil {
+		t.Error("TLS 1.2 was accepted")
+	}
+	if resp, err := http.Get("http://" + lis.Addr().String() + "/"); err == nil { //nolint:noctx // must fail at once
+		_ = resp.Body.Close()
+		if resp.StatusCode == 200 {
+			t.Error("plain HTTP was served")
+		}
+	}
+	modern.CloseIdleConnections()
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve() = %v", err)
+	}
+}
+
+func FuzzReview(f *testing.F) {
+	f.Add([]byte(reviewOf("v1", "Pod", "CREATE", plainPod)))
+	f.Add([]byte(reviewOf("v1", "Service", "CREATE", `{"spec":{"ports":[{"port":3306}]}}`)))
+	f.Add([]byte(reviewOf("v1", "Pod", "CREATE", `null`)))
+	f.Add([]byte(`{`))
+	a := admitter(map[string]string{"linkerd.io/inject": "enabled"})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if w := post(t, a, string(body)); w.Code != 200 && w.Code != 400 {
+			t.Errorf("status %d for %q", w.Code, body)
+		}
+	})
+}
