@@ -157,4 +157,3 @@ func TestHugeRowIsSkipped(t *testing.T) {
 		t.Errorf("problem %q, want %q", got, want)
 	}
 }
-
