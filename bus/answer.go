@@ -126,6 +126,11 @@ func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
 		least = have
 	}
 	st.mu.Lock()
+	if st.pos.before(least) && s.r.leads() && least.epoch < s.farthest() {
+		// Readers follow an epoch above this leader's and drop all it says: its
+		// predecessor's clock was ahead. It must lead again.
+		s.r.saw(position{least.epoch, 0})
+	}
 	a := &busv1.Answer{Epoch: st.pos.epoch, Seq: st.pos.seq, AgeNs: int64(s.r.age())}
 	if !st.synced || st.pos.before(least) || ask.GetPeer() == s.r.t.Peer() {
 		st.mu.Unlock()
@@ -157,6 +162,12 @@ func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
 	a.Epoch, a.Seq = snap.at.epoch, snap.at.seq
 	a.Kind = &busv1.Answer_Manifest{Manifest: snap.manifest(s.r.t.Peer())}
 	return a
+}
+
+// farthest bounds the epochs that an ask can make a leader believe in, a day of
+// clock error, so that nonsense can't use up the numbers.
+func (s *server) farthest() uint64 {
+	return uint64(s.r.cfg.Now().Add(24*time.Hour).UnixMilli()) + maxStep //nolint:gosec // after 1970
 }
 
 // since gives the cuts after a position, if the ring has them and they are

@@ -1,6 +1,23 @@
 package bus
 
-import busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// Forget drops a row from a copy and from what its consumer was told, as if a
+// change had been missed without anybody noticing.
+func Forget(r *Reader, table busv1.Table, key string) {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	c := Change{Table: table, Key: key}
+	if r.store.put(c) {
+		r.store.out.add(r.store.pos, []Change{c}, time.Time{}, trace.SpanContext{})
+	}
+}
 
 // Damage drops a row from a reader's copy as a bug or a bit would: nobody is
 // told, and the digest follows, since it says what is held.

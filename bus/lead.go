@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"time"
 
@@ -24,19 +25,31 @@ func (w *Writer) lead(ctx context.Context, truth []Change, key [digestKeySize]by
 		// asks, and gets a snapshot as a diff.
 		before = position{}
 	}
-	epoch := max(s.pos.epoch, w.reader.heard().epoch) + 1
-	epoch = max(epoch, uint64(w.cfg.Now().UnixMilli())) //nolint:gosec // after 1970
+	epoch := w.epochAfter(max(s.pos.epoch, w.reader.heard().epoch))
 	at := position{epoch, s.pos.seq + 1}
 
-	w.epoch = epoch
+	s.leading = epoch
 	w.reader.saw(at)
 	s.synced = true
-	n := w.publish(ctx, at, before, changes, time.Time{})
+	w.publish(ctx, at, before, changes, time.Time{})
 	s.rekey(key)
 	w.beacon()
 	w.reader.woken()
-	slog.Info("leading the log", "cluster", w.t.Cluster(), "epoch", epoch, "seq", at.seq, "changed", n, "rows", s.count)
+	slog.Info("leading the log", "cluster", w.t.Cluster(), "epoch", epoch, "seq", at.seq, "changed", len(changes), "rows", s.count)
 }
+
+// epochAfter makes an epoch above a known one and above what a predecessor that
+// nobody here has heard of would have taken, as far as clocks agree. Where they
+// don't, the step differs between peers, so that two that follow the same
+// epoch don't take the same number.
+func (w *Writer) epochAfter(known uint64) uint64 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(w.t.Peer()))
+	step := 1 + uint64(h.Sum32()%maxStep)
+	return max(known+step, uint64(w.cfg.Now().UnixMilli())) //nolint:gosec // after 1970
+}
+
+const maxStep = 1024
 
 // difference is what turns the store's rows into truth, deletions included.
 // Rows that don't fit the bus are left out and keep what others hold of them.
@@ -98,7 +111,7 @@ func (w *Writer) append(ctx context.Context, changes []Change, observed time.Tim
 		}
 	}
 	if len(news) > 0 {
-		w.publish(ctx, position{w.epoch, s.pos.seq + 1}, position{}, news, observed)
+		w.publish(ctx, position{s.leading, s.pos.seq + 1}, position{}, news, observed)
 	}
 	return s.pos.seq, tooLarge
 }
@@ -116,7 +129,7 @@ func checkChange(c Change) error {
 
 // publish applies a cut to the copy, puts it into the ring and sends it, all
 // under store.mu: messages leave in the order of their sequence.
-func (w *Writer) publish(ctx context.Context, at, prev position, changes []Change, observed time.Time) int {
+func (w *Writer) publish(ctx context.Context, at, prev position, changes []Change, observed time.Time) {
 	ctx, span := startPublish(ctx, w.t.Cluster(), at, len(changes))
 	defer span.End()
 	trace := traceparent(ctx)
@@ -130,18 +143,17 @@ func (w *Writer) publish(ctx context.Context, at, prev position, changes []Chang
 	if size > maxCut {
 		c.entry.parts = nil
 	}
-	n := w.store.apply(c)
+	w.store.apply(c)
 	w.reader.metrics.position(at, w.store)
 	w.reader.metrics.appended.Inc()
 	if size > maxCut {
 		w.beacon()
-		return n
+		return
 	}
 	for i, body := range parts {
 		h := head{position: at, part: i, more: i < len(parts)-1, prev: prev, trace: trace}
 		w.send(h, body)
 	}
-	return n
 }
 
 // split writes changes as bodies within the limits of a batch.

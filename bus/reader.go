@@ -193,6 +193,13 @@ func (r *Reader) Row(table busv1.Table, key string) (value []byte, ok bool) {
 	return nil, false
 }
 
+// leads says whether this process's writer holds the log. Another writer's
+// higher epoch deposes it as soon as it is heard. store.mu is held.
+func (r *Reader) leads() bool {
+	s := r.store
+	return s.leading != 0 && s.leading == s.pos.epoch && r.heard().epoch <= s.leading
+}
+
 // heard is the newest position seen on the bus, applied or not.
 func (r *Reader) heard() position { return *r.newest.Load() }
 

@@ -48,6 +48,9 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	}
 	r.store.mu.Lock()
 	at, synced := r.store.pos, r.store.synced
+	if r.leads() {
+		s.resume = false // nobody can know more
+	}
 	r.store.mu.Unlock()
 	reason := r.reason(at, synced)
 	if reason == 0 {
@@ -64,10 +67,8 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	if reason == busv1.Reason_REASON_GAP && s.attempts == 0 {
 		r.metrics.gaps.Inc()
 	}
-	if reason != busv1.Reason_REASON_RESUME {
-		// Not fit to answer others, and not to be asked by itself.
-		r.server.serve(false)
-	}
+	// Perhaps not fit to answer others, and not to be asked by itself.
+	r.server.serve(false)
 	s.active = reason
 	s.attempts++
 	ask := &busv1.Ask{Epoch: at.epoch, NextSeq: at.seq + 1, Reason: reason, Peer: r.t.Peer()}
@@ -150,6 +151,8 @@ func (r *Reader) repaired(res repaired) {
 				s.resume = false
 			}
 		}
+		// Who has only lost its connection is as good a peer as before.
+		r.server.serve(res.reason == busv1.Reason_REASON_RESUME && !s.corrupt)
 		r.backOff(res.reason)
 		return
 	}

@@ -37,6 +37,8 @@ type store struct {
 	// to the first cut of this epoch.
 	prev   position
 	synced bool
+	// leading is the epoch that this process's writer holds; 0 for none.
+	leading uint64
 	// keyed says that key is the one of pos.epoch and the sums are of it.
 	keyed bool
 	key   [digestKeySize]byte
@@ -116,16 +118,15 @@ type cut struct {
 }
 
 // apply makes the next cut part of the state. Its changes become the store's.
-func (s *store) apply(c cut) (changed int) {
+// The writer sent only what changed, so the consumer is told all of it: should
+// the copy be damaged, what the consumer made of it would follow the writer.
+func (s *store) apply(c cut) {
 	if c.at.epoch != s.pos.epoch {
 		s.prev = s.pos
 		s.ring.reset()
 	}
-	real := c.changes[:0:0]
 	for _, ch := range c.changes {
-		if s.put(ch) {
-			real = append(real, ch)
-		}
+		s.put(ch)
 	}
 	s.pos = c.at
 	if len(c.entry.parts) > 0 {
@@ -133,8 +134,7 @@ func (s *store) apply(c cut) (changed int) {
 	} else {
 		s.forget()
 	}
-	s.out.add(c.at, real, c.observed, c.trace)
-	return len(real)
+	s.out.add(c.at, c.changes, c.observed, c.trace)
 }
 
 // forget empties the past: what comes next does not follow what was there.
@@ -145,7 +145,7 @@ func (s *store) forget() {
 
 // replace makes rows the whole state at a position, as a diff: rows that stay
 // equal are kept, and the consumer sees only what really changed.
-func (s *store) replace(at position, state []Change, sc trace.SpanContext) (changed int) {
+func (s *store) replace(at position, state []Change, sc trace.SpanContext) {
 	stay := make(map[rowID]struct{}, len(state))
 	var diff []Change
 	for _, c := range state {
@@ -170,7 +170,6 @@ func (s *store) replace(at position, state []Change, sc trace.SpanContext) (chan
 	s.forget()
 	s.synced = true
 	s.out.add(at, diff, time.Time{}, sc)
-	return len(diff)
 }
 
 // rekey makes the sums those of another digest key: 80 ms for 175,000 rows,

@@ -40,9 +40,6 @@ type Writer struct {
 	reader *Reader
 	store  *store
 	cfg    WriterConfig
-
-	// Below: store.mu.
-	epoch uint64 // 0 when not leading
 }
 
 // NewWriter makes a writer on the reader's copy of the log: what the writer
@@ -61,6 +58,10 @@ func NewWriter(t Transport, r *Reader, cfg WriterConfig) *Writer {
 // Lead makes this writer the one of the log: it raises the epoch above any it
 // knows, and publishes only the difference between the copy and truth, deletions
 // included. From then on appends of any older epoch change no reader.
+//
+// The caller holds the lease. Should a higher epoch be heard of (a newer leader,
+// or a predecessor whose clock was ahead), Leading turns false and appends fail;
+// a caller that still holds the lease then leads again.
 func (w *Writer) Lead(ctx context.Context, truth []Change) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("leading the log: %w", err)
@@ -88,7 +89,7 @@ func (w *Writer) Lead(ctx context.Context, truth []Change) error {
 func (w *Writer) Append(ctx context.Context, changes []Change, observed time.Time) (seq uint64, err error) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	if !w.leads() {
+	if !w.reader.leads() {
 		return 0, fmt.Errorf("appending %d changes: %w", len(changes), ErrNotLeading)
 	}
 	return w.append(ctx, changes, observed)
@@ -98,19 +99,14 @@ func (w *Writer) Append(ctx context.Context, changes []Change, observed time.Tim
 func (w *Writer) Resign() {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	w.epoch = 0
+	w.store.leading = 0
 }
 
 // Leading says whether appends would be accepted now.
 func (w *Writer) Leading() bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	return w.leads()
-}
-
-// leads: another writer's higher epoch deposes this one as soon as it is heard.
-func (w *Writer) leads() bool {
-	return w.epoch != 0 && w.epoch == w.store.pos.epoch && w.reader.heard().epoch <= w.epoch
+	return w.reader.leads()
 }
 
 // Run sends a beacon every second while leading, on the log's own subject so
@@ -124,7 +120,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			w.store.mu.Lock()
-			if w.leads() {
+			if w.reader.leads() {
 				w.beacon()
 			}
 			w.store.mu.Unlock()

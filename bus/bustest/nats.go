@@ -36,6 +36,13 @@ func Server(t testing.TB) *Local {
 	return start(t, server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT})
 }
 
+// ServerWith starts a NATS server with options of the test's own: TLS, users,
+// permissions.
+func ServerWith(t testing.TB, opts server.Options) *Local {
+	t.Helper()
+	return start(t, opts)
+}
+
 func start(t testing.TB, opts server.Options) *Local {
 	t.Helper()
 	opts.NoLog, opts.NoSigs = true, true

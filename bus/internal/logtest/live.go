@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,14 +128,14 @@ func hugeCut(t *testing.T, w *World) {
 // noise is text that doesn't compress well.
 func noise(seed, n int) string {
 	x := uint64(seed)*2654435761 + 88172645463325252 //nolint:gosec // a small number
-	var b strings.Builder
-	for b.Len() < n {
+	b := make([]byte, 0, n+16)
+	for len(b) < n {
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
-		fmt.Fprintf(&b, "%016x", x)
+		b = strconv.AppendUint(b, x, 36)
 	}
-	return b.String()[:n]
+	return string(b[:n])
 }
 
 func largeRow(t *testing.T, w *World) {

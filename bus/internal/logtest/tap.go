@@ -18,8 +18,9 @@ type Tap struct {
 	chunk func(n int64) bool
 	out   bool
 
-	chunks, asked, askBytes, answerBytes atomic.Int64
-	published                            atomic.Int64
+	// pulled counts requests for chunks, chunks those that were answered.
+	pulled, chunks, asked, askBytes, answerBytes atomic.Int64
+	published                                    atomic.Int64
 }
 
 // OnLog decides what becomes of each log message that arrives; nil passes all.
@@ -83,13 +84,13 @@ func (t *Tap) Subscribe(subject string, deliver func(bus.Message)) (bus.Subscrip
 func (t *Tap) Serve(subject, group string, answer func(bus.Request)) (bus.Subscription, error) {
 	return t.Transport.Serve(subject, group, func(q bus.Request) {
 		if strings.Contains(subject, ".peer.") {
-			n := t.chunks.Add(1)
 			t.mu.Lock()
 			f := t.chunk
 			t.mu.Unlock()
-			if f != nil && !f(n) {
+			if n := t.pulled.Add(1); f != nil && !f(n) {
 				return
 			}
+			t.chunks.Add(1)
 		}
 		if strings.HasSuffix(subject, ".ask") {
 			t.asked.Add(1)

@@ -36,6 +36,9 @@ func newWorld(t *testing.T, rig Rig) *World {
 	return &World{t: t, rig: rig, bus: rig.New(t)}
 }
 
+// NewWorld is a world on one bus, for tests that a rig is too general for.
+func NewWorld(t *testing.T, b Bus) *World { return &World{t: t, bus: b} }
+
 // Process is one process on the bus: it follows the log, may write it, and
 // keeps what its consumer has been told.
 type Process struct {
