@@ -133,6 +133,9 @@ func (e *Endpoint) Close() {
 // Dial opens a connection for bytes that are not HTTP.
 func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) { return e.dial(ctx, sessionNone) }
 
+// DialHTTP1 opens a connection on which HTTP/1 is spoken by the caller.
+func (e *Endpoint) DialHTTP1(ctx context.Context) (net.Conn, error) { return e.dial(ctx, sessionHTTP1) }
+
 // connectTimeout is what connecting and the handshake may take together.
 func (d *Deps) connectTimeout() time.Duration {
 	if d.Config.ConnectTimeout > 0 {

@@ -49,8 +49,11 @@ func (x *exchange) send() error {
 	}
 	if empty(x.r) {
 		sent()
-	} else {
+	} else if x.r.Method != http.MethodConnect {
 		x.body = newReplay(x.r.Body, max(minReplay, x.rule.Retry.MaxBytes), sent)
+	}
+	if x.r.Method == http.MethodConnect {
+		return x.proxied(ctx)
 	}
 	t, err := x.attempts(ctx)
 	if err != nil {
@@ -70,7 +73,14 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	for {
 		t, m, err := x.attempt(ctx, avoid, deadline, retries < x.rule.Retry.Limit)
 		if err == nil {
-			if retries >= x.rule.Retry.Limit || !x.retriable(t) {
+			if !x.retriable(t) {
+				if retries > 0 {
+					x.count(tell.OutboundHTTPRetrySuccesses)
+				}
+				return t, nil
+			}
+			if retries >= x.rule.Retry.Limit {
+				x.count(tell.OutboundHTTPRetryLimit)
 				return t, nil
 			}
 			t.drop()
@@ -94,9 +104,11 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			return nil, context.Cause(ctx)
 		}
 		retries++
-		x.o.deps.Metrics.Counter(tell.OutboundHTTPRetries, x.rule.tell.labels).Inc()
+		x.count(tell.OutboundHTTPRetries)
 	}
 }
+
+func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.rule.tell.labels).Inc() }
 
 // again reports whether the request can be sent once more.
 func (x *exchange) again() bool { return x.body == nil || x.body.again() }
@@ -214,7 +226,7 @@ func (x *exchange) roundTrip(ctx context.Context, out *http.Request, t *try) (*h
 // retriable reports whether the route wants this response tried again.
 func (x *exchange) retriable(t *try) bool {
 	want := x.rule.Retry
-	if !x.again() || x.body != nil && !x.body.finished() {
+	if want.Limit == 0 || !x.again() || x.body != nil && !x.body.finished() {
 		return false // the answer came before the whole question: it is not about it
 	}
 	if len(want.GRPC) > 0 {

@@ -145,8 +145,7 @@ func (x *exchange) switched(t *try) error {
 	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{to}
 	delete(h, "L5d-Proxy-Error")
 	delete(h, "L5d-Proxy-Connection")
-	head := &http.Response{StatusCode: t.res.StatusCode, ProtoMajor: 1, ProtoMinor: 1, Header: h}
-	if err := head.Write(conn); err == nil {
+	if writeHead(conn, t.res.StatusCode, h) == nil {
 		t.lease.FirstByte()
 		join(buffered(conn, rw.Reader), peer)
 	}

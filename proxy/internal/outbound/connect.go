@@ -1,0 +1,92 @@
+package outbound
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// proxied carries a CONNECT that the application meant for another proxy, where
+// its connection was going: it is passed on over HTTP/1.1, and once that proxy
+// agrees, bytes follow.
+func (x *exchange) proxied(ctx context.Context) error {
+	if x.r.ProtoMinor == 0 || x.r.RequestURI != x.r.Host {
+		return &answered{fault{status: http.StatusBadRequest, message: "CONNECT needs HTTP/1.1 and host:port"}}
+	}
+	b, err := x.rule.split.choose(random)
+	switch {
+	case err != nil:
+		return err
+	case b.err != nil:
+		return b.err
+	case b.pool == nil:
+		return &noDispatcher{b.Ref}
+	}
+	l, err := b.pool.Acquire(ctx, nil)
+	if err != nil {
+		return err
+	}
+	t := &try{lease: l, backend: b, began: time.Now(), cancel: func() {}}
+	t.call = l.Client.Tell(x.authority).Start()
+	b.tell.start()
+	peer, err := l.Client.DialHTTP1(ctx)
+	if err != nil {
+		t.fail(x, err)
+		return err
+	}
+	out := &http.Request{Method: http.MethodConnect, Host: x.r.Host, URL: &url.URL{Host: x.r.Host}, Header: requestHeaders(x.r.Header)}
+	br := bufio.NewReader(peer)
+	if err = out.Write(peer); err == nil {
+		t.res, err = http.ReadResponse(br, out)
+	}
+	if err != nil {
+		_ = peer.Close()
+		t.fail(x, err)
+		return fmt.Errorf("asking for a tunnel: %w", err)
+	}
+	if t.res.StatusCode/100 != 2 {
+		defer func() { _ = peer.Close() }()
+		return x.respond(ctx, t)
+	}
+	hold := x.o.deps.Drain.Hold()
+	defer hold()
+	conn, rw, err := http.NewResponseController(x.w).Hijack()
+	if err != nil {
+		_ = peer.Close()
+		t.end(tell.End{Status: t.res.StatusCode, Error: "UNKNOWN"}, balance.Neutral)
+		return fmt.Errorf("taking over the connection: %w", err)
+	}
+	h := http.Header{}
+	responseHeaders(h, t.res.Header)
+	for _, name := range []string{"Content-Length", "Transfer-Encoding"} {
+		delete(h, name) // what follows has no framing
+	}
+	if writeHead(conn, t.res.StatusCode, h) == nil {
+		t.lease.FirstByte()
+		join(buffered(conn, rw.Reader), buffered(peer, br))
+	}
+	_ = conn.Close()
+	_ = peer.Close()
+	x.finish(t, nil)
+	return nil
+}
+
+// writeHead writes the head of a response that no body of HTTP follows.
+func writeHead(w interface{ Write([]byte) (int, error) }, status int, h http.Header) error {
+	bw := bufio.NewWriter(w)
+	fmt.Fprintf(bw, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	for name, values := range h {
+		for _, v := range values {
+			fmt.Fprintf(bw, "%s: %s\r\n", name, textproto.TrimString(v))
+		}
+	}
+	fmt.Fprint(bw, "\r\n")
+	return bw.Flush()
+}
