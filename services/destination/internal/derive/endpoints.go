@@ -1,8 +1,6 @@
 package derive
 
 import (
-	"bytes"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -32,46 +30,16 @@ type View struct {
 	Refusal *Refusal
 	// Unusable counts addresses left out since their proxy could not be read.
 	Unusable int
+
+	servers map[string][]*row.Server
 }
 
 // Addr is one address of a view.
 type Addr struct {
 	At    netip.AddrPort
 	Bytes []byte
-}
 
-// Refused tells why a Service cannot be watched with Get; nil when it can.
-func Refused(s *row.Service, namespace, name, path string) *Refusal {
-	switch {
-	case s == nil:
-		return NotFound(namespace, name)
-	case s.ExternalName:
-		return refuse(Invalid, "Invalid authority: %s", path)
-	default:
-		return Elsewhere(s)
-	}
-}
-
-// NotFound refuses a Service that does not exist, in Linkerd's words.
-func NotFound(namespace, name string) *Refusal {
-	return refuse(Missing, "Service %s.%s not found", name, namespace)
-}
-
-// Elsewhere refuses a Service whose endpoints only other clusters know: to say
-// "none" of what is unknown would make clients drop what they have.
-func Elsewhere(s *row.Service) *Refusal {
-	switch {
-	case s == nil:
-		return nil
-	case s.Federated:
-		return refuse(Unready, "Service %s.%s is federated, and no cluster is linked", s.Name, s.Namespace)
-	case s.Remote == nil:
-		return nil
-	case s.Remote.Service == "":
-		return refuse(Conflict, "Service %s.%s has a remote-discovery label but no remote-service label", s.Name, s.Namespace)
-	default:
-		return refuse(Missing, "Remote cluster not found: %s", s.Remote.Cluster)
-	}
+	from row.Backend // the rows it was made of
 }
 
 // candidate is an endpoint with the port that answers the query.
@@ -82,8 +50,12 @@ type candidate struct {
 
 // Endpoints answers Get (spec §2.4 to §2.8). A Service that is gone, or became
 // an ExternalName, has no addresses.
-func (c Config) Endpoints(facts row.ServiceFacts, q Query, client Client) *View {
-	view := &View{}
+//
+// last is the previous answer to the same query of the same client, or nil.
+// Addresses whose rows did not change are taken from it, so that a change to a
+// large Service costs what changed; the answer does not depend on it.
+func (c Config) Endpoints(facts row.ServiceFacts, q Query, client Client, last *View) *View {
+	view := &View{servers: facts.Servers}
 	if facts.Service == nil || facts.Service.ExternalName {
 		return view
 	}
@@ -98,15 +70,26 @@ func (c Config) Endpoints(facts row.ServiceFacts, q Query, client Client) *View 
 	} else {
 		found = inZone(found, client.Zone)
 	}
-	for _, b := range c.families(distinct(found)) {
-		wa, err := c.backendAddr(facts, b, q.Port, client.Zone)
-		if err != nil {
-			view.Unusable++
+	found = c.families(distinct(found))
+	// Of two at one address the later wins: a client knows an endpoint by nothing
+	// else.
+	slices.SortStableFunc(found, func(a, b candidate) int { return a.at.Compare(b.at) })
+	known := newMemo(last, facts.Servers)
+	view.Addrs = make([]Addr, 0, len(found))
+	for i, b := range found {
+		if i+1 < len(found) && found[i+1].at == b.at {
 			continue
 		}
-		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa})
+		wa, ok := known.find(b)
+		if !ok {
+			var err error
+			if wa, err = c.backendAddr(facts, b, q.Port, client.Zone); err != nil {
+				view.Unusable++
+				continue
+			}
+		}
+		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, from: b.Backend})
 	}
-	view.tidy()
 	return view
 }
 
@@ -221,9 +204,12 @@ func own(b candidate) bool {
 // families chooses between a pod's two addresses: IPv6 if it is enabled, else
 // IPv4. It comes last, so that hints may leave a pod only its IPv4 address.
 func (c Config) families(all []candidate) []candidate {
-	six := make(map[row.Name]bool)
+	var six map[row.Name]bool // nil, and so empty, in a cluster without IPv6
 	for _, b := range all {
 		if isPod(b) && b.at.Addr().Is6() {
+			if six == nil {
+				six = make(map[row.Name]bool)
+			}
 			six[b.Peer.Workload.Key] = true
 		}
 	}
@@ -266,56 +252,4 @@ func (c Config) backendAddr(facts row.ServiceFacts, b candidate, asked uint16, z
 // should it ever change.
 func encode(m proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
-}
-
-// tidy orders a view by address and keeps the last of two that are equal, since
-// a client knows an endpoint by nothing else.
-func (v *View) tidy() {
-	slices.SortStableFunc(v.Addrs, func(a, b Addr) int { return a.At.Compare(b.At) })
-	out := v.Addrs[:0]
-	for _, a := range v.Addrs {
-		if n := len(out); n > 0 && out[n-1].At == a.At {
-			out[n-1] = a
-			continue
-		}
-		out = append(out, a)
-	}
-	v.Addrs = slices.Clip(out)
-}
-
-// Equal reports whether two views say the same.
-func (v *View) Equal(w *View) bool {
-	if v == nil || w == nil {
-		return v == w
-	}
-	return v.Local == w.Local && (v.Refusal == nil) == (w.Refusal == nil) && maps.Equal(v.Labels, w.Labels) &&
-		slices.EqualFunc(v.Addrs, w.Addrs, func(a, b Addr) bool { return a.At == b.At && bytes.Equal(a.Bytes, b.Bytes) })
-}
-
-// Diff is what turns one view into another: addresses to send, new or changed,
-// and addresses to withdraw. A change of the shared labels sends everything.
-func Diff(sent, now *View) (add []Addr, remove []netip.AddrPort) {
-	if sent == nil {
-		sent = &View{}
-	}
-	old, same := sent.Addrs, maps.Equal(sent.Labels, now.Labels)
-	i := 0
-	for _, a := range now.Addrs {
-		for i < len(old) && old[i].At.Compare(a.At) < 0 {
-			remove = append(remove, old[i].At)
-			i++
-		}
-		if i < len(old) && old[i].At == a.At {
-			if !same || !bytes.Equal(old[i].Bytes, a.Bytes) {
-				add = append(add, a)
-			}
-			i++
-			continue
-		}
-		add = append(add, a)
-	}
-	for ; i < len(old); i++ {
-		remove = append(remove, old[i].At)
-	}
-	return add, remove
 }

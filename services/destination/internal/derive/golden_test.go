@@ -155,7 +155,7 @@ func question(t *testing.T, c derive.Config, tables *table.Table, line string, o
 			return
 		}
 		facts, _ := tables.Endpoints(key)
-		writeView(t, out, c.Endpoints(facts, q, derive.Client{Node: node, Zone: tables.Zone(node)}))
+		writeView(t, out, c.Endpoints(facts, q, derive.Client{Node: node, Zone: tables.Zone(node)}, nil))
 		return
 	}
 	var p *pb.DestinationProfile

@@ -85,7 +85,7 @@ func (vs *views) current(v *view) *derive.View {
 	facts, version := vs.table.Endpoints(v.key.service)
 	next := vs.config.Endpoints(facts,
 		derive.Query{Port: v.key.port, Instance: v.key.instance},
-		derive.Client{Node: v.key.node, Zone: v.key.zone})
+		derive.Client{Node: v.key.node, Zone: v.key.zone}, v.now)
 	vs.count.derived.Inc()
 	if next.Unusable > 0 {
 		vs.count.unusable.Add(float64(next.Unusable))

@@ -131,6 +131,9 @@ func (t *Table) addServers(all map[string][]*row.Server, p row.Peer) map[string]
 	if all == nil {
 		all = make(map[string][]*row.Server, 1)
 	}
-	all[namespace] = slices.Collect(maps.Values(t.servers[namespace]))
+	// In order, so that equal sets compare equal.
+	for _, key := range slices.Sorted(maps.Keys(t.servers[namespace])) {
+		all[namespace] = append(all[namespace], t.servers[namespace][key])
+	}
 	return all
 }
