@@ -138,7 +138,8 @@ func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error })
+	// Only what was joined here and now: an error that wraps a joined one is one sentence.
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // see above
 	if !ok {
 		return []error{err}
 	}

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -227,7 +228,7 @@ func plain(err error) error {
 	if err == nil {
 		return nil
 	}
-	if n, ok := err.(*strconv.NumError); ok { //nolint:errorlint // strconv never wraps it
+	if n, ok := errors.AsType[*strconv.NumError](err); ok {
 		return n.Err
 	}
 	return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "time: "))

@@ -43,7 +43,7 @@ func (t *traced) Handle(ctx context.Context, r slog.Record) error {
 	if sc := oteltrace.SpanContextFromContext(ctx); sc.IsValid() {
 		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()), slog.String("span_id", sc.SpanID().String()))
 	}
-	return t.Handler.Handle(ctx, r) //nolint:wrapcheck // a handler passes on what it wraps
+	return t.Handler.Handle(ctx, r)
 }
 
 func (t *traced) WithAttrs(attrs []slog.Attr) slog.Handler {

@@ -23,7 +23,7 @@ func TestBoundSetsSocketOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = in.Close() }()
-	raw, err := in.(*net.TCPConn).SyscallConn()
+	raw, err := in.(*countedTCP).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -56,7 +57,7 @@ type serving struct {
 	ended  chan error // what Serve returned
 }
 
-func serve(t *testing.T, ctx context.Context, a *api, opts ...grpc.ServerOption) *serving { //nolint:revive // t first
+func serve(ctx context.Context, t *testing.T, a *api, opts ...grpc.ServerOption) *serving {
 	t.Helper()
 	a.started, a.release = make(chan struct{}, 10), make(chan struct{})
 	s := &serving{api: a, reg: prometheus.NewRegistry(), ended: make(chan error, 1)}
@@ -89,7 +90,7 @@ func (s *serving) watch(t *testing.T) grpc.ServerStreamingClient[grpc_health_v1.
 
 func TestPanicIsOneCallersInternalError(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	s := serve(t, ctx, &api{})
+	s := serve(ctx, t, &api{})
 	req := &grpc_health_v1.HealthCheckRequest{Service: "panic"}
 	_, err := s.client.Check(ctx, req)
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "secret") {
@@ -126,7 +127,7 @@ func TestPanicIsOneCallersInternalError(t *testing.T) {
 
 func TestDrainingEndsStreamsAsUnavailable(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	s := serve(t, ctx, &api{}, rpc.Draining(ctx))
+	s := serve(ctx, t, &api{}, rpc.Draining(ctx))
 	stream := s.watch(t)
 	begin := time.Now()
 	stop()
@@ -143,11 +144,11 @@ func TestDrainingEndsStreamsAsUnavailable(t *testing.T) {
 
 func TestServeCutsOffStreamsThatDoNotEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	s := serve(t, ctx, &api{}) // without Draining: streams run until they are cut
+	s := serve(ctx, t, &api{}) // without Draining: streams run until they are cut
 	stream := s.watch(t)
 	begin := time.Now()
 	stop()
-	if _, err := stream.Recv(); err == nil || err == io.EOF { //nolint:errorlint // Recv returns EOF itself
+	if _, err := stream.Recv(); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("Recv() = %v, want the stream cut off", err)
 	}
 	if err := <-s.ended; err != nil {
@@ -161,7 +162,7 @@ func TestServeCutsOffStreamsThatDoNotEnd(t *testing.T) {
 func TestRequestsAreBounded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	s := serve(t, ctx, &api{})
+	s := serve(ctx, t, &api{})
 	_, err := s.client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("a", 65<<10)})
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a message of 65 KiB: %v, want ResourceExhausted", err)
@@ -182,7 +183,7 @@ func TestOptionsChangeTheBounds(t *testing.T) {
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	s := serve(t, ctx, &api{}, cfg.Options()...)
+	s := serve(ctx, t, &api{}, cfg.Options()...)
 	if _, err := s.client.Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: strings.Repeat("a", 100<<10)}); err != nil {
 		t.Errorf("a message of 100 KiB: %v", err)
 	}

@@ -82,7 +82,7 @@ var errDraining = status.Error(codes.Unavailable, "the server is stopping")
 // drained is a stream whose context also ends when the server drains.
 type drained struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // grpc's way to replace a stream's context
+	ctx context.Context // grpc has no other way to replace a stream's context
 }
 
 func (d *drained) Context() context.Context { return d.ctx }

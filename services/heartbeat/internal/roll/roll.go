@@ -124,7 +124,7 @@ func (r *Roll) fit(p *busv1.Presence) entry {
 	size := proto.Size(p)
 	if size > min(maxPresence, r.limits.Bytes) {
 		slim, _ := proto.Clone(p).(*busv1.Presence)
-		slim.SkippedTotal = max(p.GetSkippedTotal(), uint32(len(p.GetSkipped()))) //nolint:gosec // far below 2^32
+		slim.SkippedTotal = max(p.GetSkippedTotal(), uint32(len(p.GetSkipped())))
 		slim.Skipped = nil
 		slim.ProtoReflect().SetUnknown(nil)
 		p, size = slim, proto.Size(slim)

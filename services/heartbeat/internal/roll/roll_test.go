@@ -156,7 +156,7 @@ func TestHearRefusesWhatHasNoName(t *testing.T) {
 // its limits and its own books after each.
 func TestRollIsBounded(t *testing.T) {
 	const seed = 1
-	random := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // not for secrets
+	random := rand.New(rand.NewPCG(seed, seed))
 	limits := Limits{Processes: 50, Bytes: 8 << 10}
 	r, now := New(limits), start
 	for i := range 10_000 {

@@ -77,11 +77,11 @@ func askFor(ctx context.Context, t bus.Transport, wait time.Duration) (*busv1.Ro
 	for {
 		roll, err := bus.AskRoll(ctx, t)
 		if err == nil || errors.Is(err, bus.ErrNoPeers) {
-			return roll, err //nolint:wrapcheck // it says what it was doing
+			return roll, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err //nolint:wrapcheck // it says what it was doing
+			return nil, err
 		case <-tick.C:
 		}
 	}

@@ -82,7 +82,7 @@ func askStatus(ctx context.Context, cfg statusConfig, progress io.Writer) (show.
 		_, _ = fmt.Fprintf(progress, "No heartbeat answers: listening for %s to what the processes say themselves.\n", wait)
 	})
 	if err != nil {
-		return show.Status{}, err //nolint:wrapcheck // ask's errors are for people
+		return show.Status{}, err
 	}
 	source := show.Heartbeat
 	if answer.Heard {
@@ -104,7 +104,7 @@ func write(w io.Writer, format output, status show.Status) error {
 	if format == "json" {
 		var err error
 		if text, err = show.JSON(status); err != nil {
-			return err //nolint:wrapcheck // it says what it was doing
+			return err
 		}
 	}
 	if _, err := io.WriteString(w, text); err != nil {

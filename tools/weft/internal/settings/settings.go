@@ -35,7 +35,7 @@ func Bind[T any](cmd *cobra.Command, defaults T) (func() (T, error), error) {
 				args = append(args, "-"+g.flag+"="+g.text)
 			}
 		}
-		return conf.LoadFrom(defaults, args, os.Environ()) //nolint:wrapcheck // in the words of a person's settings
+		return conf.LoadFrom(defaults, args, os.Environ())
 	}, nil
 }
 

@@ -88,7 +88,7 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 		for _, o := range e.GetPresence().GetSkipped() {
 			s.Skipped = append(s.Skipped, Skipped{Object: clean(o.GetObject()), Reason: clean(o.GetReason())})
 		}
-		s.SkippedTotal += max(e.GetPresence().GetSkippedTotal(), uint32(len(e.GetPresence().GetSkipped()))) //nolint:gosec // far below 2^32
+		s.SkippedTotal += max(e.GetPresence().GetSkippedTotal(), uint32(len(e.GetPresence().GetSkipped())))
 	}
 	slices.SortFunc(s.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), leadersFirst(a, b), cmp.Compare(a.Instance, b.Instance))
