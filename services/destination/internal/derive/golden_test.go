@@ -195,9 +195,6 @@ func writeProfile(out *strings.Builder, p *pb.DestinationProfile, err error) {
 	case errors.As(err, &r):
 		fmt.Fprintf(out, "refused %d: %v\n", r.Reason, r)
 		return
-	case p == nil:
-		out.WriteString("nothing\n")
-		return
 	case proto.Equal(p, &pb.DestinationProfile{}):
 		out.WriteString("empty\n")
 		return

@@ -44,8 +44,7 @@ func (c Config) ServiceProfile(s *row.Service, port uint16) (*pb.DestinationProf
 
 // AddressProfile answers GetProfile for an IP (spec §4.1, §4.3): a Service by
 // its cluster IP, else the pod that owns the IP, else the pod behind a port of
-// the node, else an ExternalWorkload, else the bare address. A nil profile
-// without an error means that nothing can be said for now.
+// the node, else an ExternalWorkload, else the bare address.
 func (c Config) AddressProfile(facts row.AddressFacts, at netip.AddrPort) (*pb.DestinationProfile, error) {
 	switch len(facts.Services) {
 	case 0:
@@ -148,7 +147,13 @@ func (c Config) peerProfile(p row.Peer, to place, servers map[string][]*row.Serv
 	in := servers[p.Workload.Namespace]
 	wa, err := c.workloadAddr(p, to, in)
 	if err != nil {
-		return nil, nil //nolint:nilerr // nothing true can be said of it: Get leaves the address out, too
+		// Its proxy can't be read. Get leaves it out, as the Service has others to
+		// offer; here the client wants this address and no other, and silence would
+		// hold up its connection for ever (complaints row A16). What takes plain
+		// connections there is for its own policy to say.
+		wa = bare(to.at)
+		podLabels(wa.MetricLabels, p)
+		wa.MetricLabels["zone"] = to.zone
 	}
 	// Get has the namespace on the set; here there is only the endpoint.
 	wa.MetricLabels["namespace"] = p.Workload.Namespace

@@ -38,9 +38,6 @@ func (p *profile) next() ([]encoded, error) {
 		}
 		return nil, refused(r)
 	}
-	if answer == nil {
-		return nil, nil
-	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(answer)
 	if err != nil {
 		return nil, &refusal{status.Error(codes.Internal, "internal error")}
