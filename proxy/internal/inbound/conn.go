@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -33,6 +34,7 @@ const (
 // handle carries one accepted connection to its end, or gives it to an HTTP
 // server. release is called exactly once, when the connection is done with.
 func (in *Inbound) handle(ctx context.Context, raw *net.TCPConn, release func()) {
+	defer in.survive(raw, release)
 	target, direct := in.target(raw)
 	err := in.admitted(target.Addr())
 	if err == nil {
@@ -54,6 +56,15 @@ func (in *Inbound) handle(ctx context.Context, raw *net.TCPConn, release func())
 		in.count(target, err)
 	}
 	in.log.Info("inbound connection refused", "client", raw.RemoteAddr().String(), "target", target.String(), "error", err)
+}
+
+// survive keeps one connection's bug from ending all the others.
+func (in *Inbound) survive(raw *net.TCPConn, release func()) {
+	if cause := recover(); cause != nil {
+		in.log.Error("a connection was given up", "client", raw.RemoteAddr().String(), "panic", cause, "stack", string(debug.Stack()))
+		_ = raw.Close()
+		release()
+	}
 }
 
 // target is where the connection was going. It is direct if that is the proxy's

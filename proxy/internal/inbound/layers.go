@@ -20,7 +20,6 @@ type exchange struct {
 	proto    origproto.Proto
 	upgrade  []string // what an HTTP/1.1 client wants to switch to
 	grpc     bool
-	call     tell.Call
 	end      tell.End
 }
 
@@ -140,13 +139,13 @@ func (in *Inbound) filter(next http.Handler) http.Handler {
 func (in *Inbound) tell(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r)
-		call := x.session.requests(in.deps.Metrics, x.verdict).Start()
+		ended := x.session.count(in.deps.Metrics, x.verdict, x.grpc).begin()
 		defer func() {
 			if x.end.Status == 0 && x.end.Error == "" {
 				x.end.Error = "CANCEL"
 			}
 			x.end.Success = x.end.Error == "" && succeeded(x.end)
-			call.End(x.end)
+			ended(x.end)
 		}()
 		next.ServeHTTP(w, r)
 	})

@@ -18,10 +18,8 @@ type session struct {
 	port   *port
 
 	labels tell.Labels // direction, target and TLS
-	http   sync.Map    // bindKey -> *tell.HTTP, bounded by the policy's rules
+	counts sync.Map    // bindKey -> *counts, bounded by the policy's rules
 }
-
-type bindKey struct{ server, route, authz allow.Ref }
 
 func newSession(client allow.Client, tls tell.Labels, target netip.AddrPort, p *port) *session {
 	labels := tell.Labels{{Name: "direction", Value: "inbound"}}
@@ -29,38 +27,6 @@ func newSession(client allow.Client, tls tell.Labels, target netip.AddrPort, p *
 		client: client, tls: tls, target: target, port: p,
 		labels: labels.And(tell.Target(target)).And(tls),
 	}
-}
-
-// requests returns the counters of the requests that a verdict covers.
-func (s *session) requests(m *tell.Metrics, v allow.Verdict) *tell.HTTP {
-	key := bindKey{v.Server, v.Route, v.Authz}
-	if h, ok := s.http.Load(key); ok {
-		return h.(*tell.HTTP)
-	}
-	h := m.HTTP(s.labels.And(verdictLabels(v, s.target.Port())))
-	s.http.Store(key, h)
-	return h
-}
-
-// verdictLabels say which policy decided.
-func verdictLabels(v allow.Verdict, port uint16) tell.Labels {
-	l := tell.Labels{
-		{Name: "srv_group", Value: v.Server.Group},
-		{Name: "srv_kind", Value: v.Server.Kind},
-		{Name: "srv_name", Value: v.Server.Name},
-		{Name: "srv_port", Value: portText(port)},
-	}
-	if v.Route != (allow.Ref{}) {
-		l = append(l, tell.Label{Name: "route_group", Value: v.Route.Group},
-			tell.Label{Name: "route_kind", Value: v.Route.Kind},
-			tell.Label{Name: "route_name", Value: v.Route.Name})
-	}
-	if v.Authz != (allow.Ref{}) {
-		l = append(l, tell.Label{Name: "authz_group", Value: v.Authz.Group},
-			tell.Label{Name: "authz_kind", Value: v.Authz.Kind},
-			tell.Label{Name: "authz_name", Value: v.Authz.Name})
-	}
-	return l
 }
 
 // conn is a client connection on its way to an HTTP server: closing it lets the
