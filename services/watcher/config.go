@@ -1,18 +1,22 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
 
 	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
+	"github.com/weftmesh/weft/services/watcher/internal/kube"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
 )
 
@@ -70,11 +74,33 @@ func (c config) Check() error {
 }
 
 // newSource makes the source that the settings ask for.
-func newSource(cfg config, _ prometheus.Registerer, log *slog.Logger) (source.Source, error) {
+func newSource(cfg config, reg prometheus.Registerer, log *slog.Logger) (source.Source, error) {
 	if cfg.Source == "dir" {
 		return dir.New(dir.Config{Paths: cfg.Dir, Derive: cfg.Derive, Log: log}), nil
 	}
-	return nil, fmt.Errorf("source kube: %w", errors.ErrUnsupported)
+	klog.SetSlogLogger(log) // client-go's words, in our form and at our level
+	clients, err := kube.Connect(cfg.Kubeconfig, "weft-watcher/"+build.Version())
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(clients, kube.Config{
+		Election: kube.Election{Alone: !cfg.Elect, Namespace: cfg.Namespace, Identity: identity(cfg.Identity)},
+		Registry: reg,
+		Log:      log,
+	}), nil
+}
+
+// identity names this process in the lease. A host name alone would be shared
+// with the process that ran here before.
+func identity(given string) string {
+	if given != "" {
+		return given
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "watcher"
+	}
+	return host + "_" + rand.Text()[:8]
 }
 
 var errNotListed = errors.New("the complete list of objects is not in yet")

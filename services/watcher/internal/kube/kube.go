@@ -1,0 +1,340 @@
+// Package kube reads objects from the Kubernetes API: one watch for each kind,
+// of objects cut down to what is read before they are kept, and of metadata only
+// where that suffices. Secrets are never asked for.
+//
+// Kinds that come with a CRD may be missing: discovery is asked again from time
+// to time, and what is installed later is watched from then on. A question that
+// discovery can't answer leaves everything as it is.
+package kube
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/weftmesh/weft/services/watcher/internal/shape"
+	"github.com/weftmesh/weft/services/watcher/internal/source"
+)
+
+// Clients are the ways of talking to one API server.
+type Clients struct {
+	Typed     kubernetes.Interface
+	Metadata  metadata.Interface
+	Dynamic   dynamic.Interface
+	Discovery discovery.DiscoveryInterface
+	// Lease is for the election alone, so that a busy watch can't delay it;
+	// nil means Typed.
+	Lease kubernetes.Interface
+}
+
+// Config sets up a Source. The zero value is right but for the election.
+type Config struct {
+	Election Election
+	// Rediscover is how often CRDs are looked for; 0 means 30 s. After a failed
+	// look the next one comes sooner.
+	Rediscover time.Duration
+	// Registry gets the metrics; may be nil.
+	Registry prometheus.Registerer
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Source reads objects from an API server.
+type Source struct {
+	clients Clients
+	cfg     Config
+	queue   *source.Queue
+	synced  chan struct{}
+	errors  *prometheus.CounterVec
+
+	mu sync.RWMutex
+	// feeds are what is read now. next are those that will take the place of a
+	// feed (another version of a CRD) once they are complete.
+	feeds map[shape.Kind]*feed
+	next  map[shape.Kind]*feed
+}
+
+var _ source.Source = (*Source)(nil)
+
+// New makes a source; Run reads.
+func New(clients Clients, cfg Config) *Source {
+	if cfg.Rediscover <= 0 {
+		cfg.Rediscover = 30 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if clients.Lease == nil {
+		clients.Lease = clients.Typed
+	}
+	s := &Source{
+		clients: clients,
+		cfg:     cfg,
+		queue:   source.NewQueue(),
+		synced:  make(chan struct{}),
+		feeds:   make(map[shape.Kind]*feed),
+		next:    make(map[shape.Kind]*feed),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weft_watcher_watch_errors_total",
+			Help: "Lists and watches of the Kubernetes API that failed and were begun again, by kind.",
+		}, []string{"kind"}),
+	}
+	for _, k := range shape.Kinds {
+		s.errors.WithLabelValues(string(k.Kind))
+	}
+	if cfg.Registry != nil {
+		cfg.Registry.MustRegister(s.errors)
+	}
+	return s
+}
+
+// Changes names objects that may have changed.
+func (s *Source) Changes() *source.Queue { return s.queue }
+
+// Synced is closed when every kind that exists has been listed.
+func (s *Source) Synced() <-chan struct{} { return s.synced }
+
+// Derives is false: Kubernetes has a controller that makes slices.
+func (s *Source) Derives() bool { return false }
+
+// Trouble is empty: a kind that can't be listed keeps the source from being
+// complete, and one that can't be watched any more keeps what it had.
+func (s *Source) Trouble() source.Trouble { return source.Trouble{} }
+
+// Get finds an object in the cache.
+func (s *Source) Get(id shape.ID) metav1.Object {
+	s.mu.RLock()
+	f := s.feeds[id.Kind]
+	s.mu.RUnlock()
+	if f == nil {
+		return nil
+	}
+	key := id.Name
+	if id.Namespace != "" {
+		key = id.Namespace + "/" + id.Name
+	}
+	item, exists, err := f.informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return nil
+	}
+	obj, ok := item.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	return obj
+}
+
+// List calls each with the objects of one kind and namespace. Nothing asks for
+// it while Derives is false, so there is no index for it.
+func (s *Source) List(kind shape.Kind, namespace string, each func(metav1.Object)) {
+	s.mu.RLock()
+	f := s.feeds[kind]
+	s.mu.RUnlock()
+	if f == nil {
+		return
+	}
+	for _, item := range f.informer.GetStore().List() {
+		if obj, ok := item.(metav1.Object); ok && obj.GetNamespace() == namespace {
+			each(obj)
+		}
+	}
+}
+
+// Run watches until ctx ends.
+func (s *Source) Run(ctx context.Context) error {
+	defer s.stopAll()
+	for _, k := range shape.Kinds {
+		if !k.Custom {
+			if err := s.start(ctx, k, k.Versions[0]); err != nil {
+				return err
+			}
+		}
+	}
+	look := time.NewTimer(0)
+	defer look.Stop()
+	// A feed tells of its being complete through a channel of its own; this is
+	// often enough for the few moments in which that matters.
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	found, complete := false, false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+			again := s.cfg.Rediscover
+			if err := s.discover(ctx); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				again = min(again, time.Second)
+				s.cfg.Log.Warn("custom kinds could not be looked up", "error", err, "retry_in", again)
+			} else {
+				found = true
+			}
+			look.Reset(again)
+		case <-tick.C:
+			s.swap()
+			if found && !complete && s.allSynced() {
+				complete = true
+				close(s.synced)
+			}
+		}
+	}
+}
+
+// start begins to watch a kind that isn't watched, or is in another version.
+func (s *Source) start(ctx context.Context, info shape.KindInfo, version string) error {
+	f, err := s.newFeed(info, version)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if s.feeds[info.Kind] == nil {
+		s.feeds[info.Kind] = f
+	} else {
+		s.next[info.Kind] = f
+	}
+	s.mu.Unlock()
+	f.run(ctx)
+	return nil
+}
+
+// swap puts complete feeds in the place of those they follow.
+func (s *Source) swap() {
+	for kind, f := range s.next {
+		if !f.synced() {
+			continue
+		}
+		s.mu.Lock()
+		old := s.feeds[kind]
+		s.feeds[kind] = f
+		delete(s.next, kind)
+		s.mu.Unlock()
+		old.stop()
+		s.nameAll(old)
+		s.nameAll(f)
+		s.cfg.Log.Info("custom kind is read in another version", "kind", string(kind), "version", f.version)
+	}
+}
+
+// nameAll names every object of a feed as changed.
+func (s *Source) nameAll(f *feed) {
+	now := time.Now()
+	for _, key := range f.informer.GetStore().ListKeys() {
+		namespace, name, err := cache.SplitMetaNamespaceKey(key)
+		if err == nil {
+			s.queue.Add(shape.ID{Kind: f.info.Kind, Namespace: namespace, Name: name}, now)
+		}
+	}
+}
+
+func (s *Source) allSynced() bool {
+	for _, f := range s.feeds {
+		if !f.synced() {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Source) stopAll() {
+	for _, f := range s.feeds {
+		f.stop()
+	}
+	for _, f := range s.next {
+		f.stop()
+	}
+}
+
+// discover looks which custom kinds the API server has, begins to watch those
+// that are new, and gives up those that are gone, with their objects.
+func (s *Source) discover(ctx context.Context) error {
+	have, err := s.installed(ctx)
+	if err != nil {
+		return err
+	}
+	for _, info := range shape.Kinds {
+		if !info.Custom {
+			continue
+		}
+		version := have[info.Kind]
+		now, next := s.feeds[info.Kind], s.next[info.Kind]
+		switch {
+		case version == "" && now != nil:
+			s.mu.Lock()
+			delete(s.feeds, info.Kind)
+			delete(s.next, info.Kind)
+			s.mu.Unlock()
+			now.stop()
+			if next != nil {
+				next.stop()
+			}
+			s.nameAll(now)
+			s.cfg.Log.Warn("custom kind is gone", "kind", string(info.Kind))
+		case version != "" && now == nil:
+			if err := s.start(ctx, info, version); err != nil {
+				return err
+			}
+			s.cfg.Log.Info("custom kind is read", "kind", string(info.Kind), "version", version)
+		case version != "" && now.version != version && (next == nil || next.version != version):
+			if next != nil {
+				next.stop()
+			}
+			if err := s.start(ctx, info, version); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// installed asks which version of each custom kind to read: the first of those
+// we know that the API server serves. A kind that it has not is not in the map.
+func (s *Source) installed(ctx context.Context) (map[shape.Kind]string, error) {
+	resources := make(map[string][]string) // group/version -> plurals
+	var errs []error
+	for _, info := range shape.Kinds {
+		if !info.Custom {
+			continue
+		}
+		for _, v := range info.Versions {
+			gv := info.Group + "/" + v
+			if _, asked := resources[gv]; asked {
+				continue
+			}
+			names, err := s.resources(ctx, gv)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			resources[gv] = names
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	have := make(map[shape.Kind]string)
+	for _, info := range shape.Kinds {
+		if !info.Custom {
+			continue
+		}
+		for _, v := range info.Versions {
+			if slices.Contains(resources[info.Group+"/"+v], info.Resource) {
+				have[info.Kind] = v
+				break
+			}
+		}
+	}
+	return have, nil
+}
