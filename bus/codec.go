@@ -75,6 +75,9 @@ func unpack(body []byte) ([]byte, error) {
 	case formPlain:
 		return body[1:], nil
 	case formZstd:
+		if len(body) == 1 {
+			return nil, fmt.Errorf("%w: nothing to decompress", errBody)
+		}
 		raw, err := unpacker.DecodeAll(body[1:], nil)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errBody, err)
