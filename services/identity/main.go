@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -110,6 +111,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
+	slog.Info("api listening", obs.Addr(lis.Addr().String()))
 	srv := rpc.NewServer(s.Metrics(), cfg.API.Options()...)
 	pb.RegisterIdentityServer(srv, serve.New(serve.Config{
 		Domain:   cfg.domain(),
