@@ -36,7 +36,7 @@ func differ(path string, want, got any) string {
 		}
 	case map[string]any:
 		g, ok := got.(map[string]any)
-		if !ok {
+		if !ok && (got != nil || len(w) > 0) { // an empty map and an unset one are the same on the wire
 			return fmt.Sprintf("%s: want %s, got %s", path, show(want), show(got))
 		}
 		return differMap(path, w, g)

@@ -58,7 +58,7 @@ func (r *Receiver) Export(_ context.Context, req *collector.ExportTraceServiceRe
 		service := "unknown"
 		for _, kv := range res.GetResource().GetAttributes() {
 			if kv.GetKey() == "service.name" {
-				service = kv.GetValue().GetStringValue()
+				service = strings.TrimPrefix(kv.GetValue().GetStringValue(), "weft-")
 			}
 		}
 		for _, scope := range res.GetScopeSpans() {
