@@ -356,7 +356,15 @@ type rig struct {
 
 func start(t *testing.T, change ...func(*config.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, controls: newControls(), ca: newCA(t), registry: prometheus.NewPedanticRegistry(), drain: drain.New()}
+	ca := newCA(t)
+	r := startAs(t, newPersona(t, ca, "client.shop"), change...)
+	r.ca = ca
+	return r
+}
+
+func startAs(t *testing.T, id Identity, change ...func(*config.Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, controls: newControls(), registry: prometheus.NewPedanticRegistry(), drain: drain.New()}
 	cfg := config.Config{
 		Outbound: config.Direction{
 			Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, DetectTimeout: 10 * time.Second, ConnectTimeout: time.Second,
@@ -375,7 +383,7 @@ func start(t *testing.T, change ...func(*config.Config)) *rig {
 	r.registry.MustRegister(metrics)
 	conn := r.controls.dial(t)
 	out, err := New(Deps{
-		Config: cfg, Identity: newPersona(t, r.ca, "client.shop"), Destination: conn, Policy: conn, Metrics: metrics, Drain: r.drain,
+		Config: cfg, Identity: id, Destination: conn, Policy: conn, Metrics: metrics, Drain: r.drain,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
