@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
@@ -22,12 +23,14 @@ var (
 // the old names and the new ones (spec/proxy.md §15.2, §15.3).
 type counts struct {
 	m        *tell.Metrics
+	allowed  *tell.Counter
 	old      *tell.HTTP
 	requests *tell.Counter
 	duration *tell.Histogram
 	statuses tell.Family
 	labels   tell.Labels
 	grpc     bool
+	ended    sync.Map // status -> *tell.Counter, at most as many as there are statuses
 }
 
 type bindKey struct {
@@ -45,9 +48,10 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
 		{Name: "parent_group", Value: v.Server.Group}, {Name: "parent_kind", Value: v.Server.Kind}, {Name: "parent_name", Value: v.Server.Name},
 		{Name: "route_group", Value: v.Route.Group}, {Name: "route_kind", Value: v.Route.Kind}, {Name: "route_name", Value: v.Route.Name},
 	}
+	decision := s.labels.And(verdictLabels(v, s.target.Port()))
 	c := &counts{
 		m: m, labels: labels, grpc: grpc, statuses: tell.InboundHTTPStatuses,
-		old: m.HTTP(s.labels.And(verdictLabels(v, s.target.Port()))),
+		allowed: m.Counter(tell.InboundHTTPAllow, decision), old: m.HTTP(decision),
 	}
 	requests, duration := tell.InboundHTTPRequests, tell.InboundHTTPTime
 	if grpc {
@@ -75,8 +79,17 @@ func (c *counts) begin() func(tell.End) {
 		if n, err := strconv.ParseUint(e.GRPC, 10, 8); c.grpc && (err != nil || n > 16) {
 			status = "2"
 		}
-		c.m.Counter(c.statuses, c.labels.With("status", status)).Inc()
+		c.status(status).Inc()
 	}
+}
+
+func (c *counts) status(status string) *tell.Counter {
+	if n, ok := c.ended.Load(status); ok {
+		return n.(*tell.Counter)
+	}
+	n := c.m.Counter(c.statuses, c.labels.With("status", status))
+	c.ended.Store(status, n)
+	return n
 }
 
 // verdictLabels say which policy decided.

@@ -20,6 +20,7 @@ type exchange struct {
 	proto    origproto.Proto
 	upgrade  []string // what an HTTP/1.1 client wants to switch to
 	grpc     bool
+	counts   *counts // once allowed
 	end      tell.End
 }
 
@@ -82,7 +83,8 @@ func (in *Inbound) allow(next http.Handler) http.Handler {
 			in.log.Info("request denied", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String(), "server", v.Server.Name, "route", v.Route.Name)
 			in.fail(w, r, failure{http.StatusForbidden, codePermissionDenied, "client is unauthorized", false, ""})
 		default:
-			in.decided(tell.InboundHTTPAllow, s, v)
+			x.counts = s.count(in.deps.Metrics, v, x.grpc)
+			x.counts.allowed.Inc()
 			if v.Audited {
 				in.log.Info("request allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
 			}
@@ -139,7 +141,7 @@ func (in *Inbound) filter(next http.Handler) http.Handler {
 func (in *Inbound) tell(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := exchangeOf(r)
-		ended := x.session.count(in.deps.Metrics, x.verdict, x.grpc).begin()
+		ended := x.counts.begin()
 		defer func() {
 			if x.end.Status == 0 && x.end.Error == "" {
 				x.end.Error = "CANCEL"
