@@ -13,7 +13,8 @@ type endpoints struct {
 
 	view *view
 	// have is what the client has, going what it is being sent.
-	have, going *derive.View
+	have  *derive.View
+	going *step
 }
 
 // next finds the shared view for where the client is now, and the step to it.
@@ -43,12 +44,12 @@ func (e *endpoints) next() ([]encoded, error) {
 	if now == e.have {
 		return nil, nil
 	}
-	e.going = now
-	msgs := e.view.updates(e.have, now)
-	if len(msgs) == 0 {
-		e.have = now
+	e.going = e.view.updates(e.have, now)
+	if len(e.going.msgs) == 0 {
+		e.sent()
+		return nil, nil
 	}
-	return msgs, nil
+	return e.going.msgs, nil
 }
 
 // look moves to the view of a key and brings it up to date.
@@ -61,7 +62,7 @@ func (e *endpoints) look(key viewKey) *derive.View {
 	return e.api.views.current(e.view)
 }
 
-func (e *endpoints) sent() { e.have = e.going }
+func (e *endpoints) sent() { e.have, e.going = e.going.to, nil }
 
 func (e *endpoints) close() {
 	if e.view != nil {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"sync"
+	"weak"
 
 	"github.com/weftmesh/weft/services/destination/internal/derive"
 	"github.com/weftmesh/weft/services/destination/internal/table"
@@ -38,9 +39,15 @@ type view struct {
 	made    bool
 	version uint64
 	now     *derive.View
-	// The last step that was encoded, for the other streams that take it.
+	// The last step that was encoded, for the other streams that take it. It is
+	// weak: once they have, a view must not hold a second copy of itself.
+	step weak.Pointer[step]
+}
+
+// step is the messages from one answer to another.
+type step struct {
 	from, to *derive.View
-	step     []encoded
+	msgs     []encoded
 }
 
 func newViews(t *table.Table, c derive.Config, m *metrics) *views {
@@ -97,13 +104,15 @@ func (vs *views) current(v *view) *derive.View {
 	return v.now
 }
 
-// updates are the messages from what a stream has to an answer of this view,
-// encoded once for all streams that take the same step.
-func (v *view) updates(sent, now *derive.View) []encoded {
+// updates is the step from what a stream has to an answer of this view, encoded
+// once for all streams that take it.
+func (v *view) updates(sent, now *derive.View) *step {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.step == nil || v.from != sent || v.to != now {
-		v.from, v.to, v.step = sent, now, updates(sent, now)
+	s := v.step.Value()
+	if s == nil || s.from != sent || s.to != now {
+		s = &step{sent, now, updates(sent, now)}
+		v.step = weak.Make(s)
 	}
-	return v.step
+	return s
 }

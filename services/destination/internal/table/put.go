@@ -2,6 +2,7 @@ package table
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/destination/internal/row"
@@ -85,10 +86,11 @@ func (t *Table) link(namespace, owner string, s *service, e *row.Endpoint) {
 		w = &workload{}
 		t.workloads[key] = w
 	}
-	if w.services == nil {
-		w.services = make(map[string]int, 1)
+	if i := w.used(owner); i >= 0 {
+		w.services[i].endpoints++
+	} else {
+		w.services = append(w.services, use{owner, 1})
 	}
-	w.services[owner]++
 	if workloadNamespace(key) != namespace {
 		s.elsewhere++
 	}
@@ -100,13 +102,19 @@ func (t *Table) unlink(namespace, owner string, s *service, e *row.Endpoint) {
 	}
 	key := e.Workload.Value()
 	w := t.workloads[key]
-	if w.services[owner]--; w.services[owner] == 0 {
-		delete(w.services, owner)
+	i := w.used(owner)
+	if w.services[i].endpoints--; w.services[i].endpoints == 0 {
+		w.services = slices.Delete(w.services, i, i+1)
 	}
 	if workloadNamespace(key) != namespace {
 		s.elsewhere--
 	}
 	t.tidyWorkload(key, w)
+}
+
+// used is where the count for a Service is, -1 if it has none.
+func (w *workload) used(owner string) int {
+	return slices.IndexFunc(w.services, func(u use) bool { return u.service == owner })
 }
 
 // workloadNamespace reads a workload's key: kind, namespace, name.

@@ -88,12 +88,12 @@ func (t *Table) Address(ip netip.Addr) row.AddressFacts {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var facts row.AddressFacts
-	for _, key := range slices.Sorted(maps.Keys(t.clusterIPs[ip])) {
+	for _, key := range t.clusterIPs.sorted(ip) {
 		facts.Services = append(facts.Services, t.services[key].row)
 	}
 	collect := func(in index) []row.Peer {
 		var peers []row.Peer
-		for _, key := range slices.Sorted(maps.Keys(in[ip])) {
+		for _, key := range in.sorted(ip) {
 			if p := t.peer(key); p.Template != nil {
 				peers = append(peers, p)
 				facts.Servers = t.addServers(facts.Servers, p)

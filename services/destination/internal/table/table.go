@@ -8,6 +8,7 @@ package table
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/weftmesh/weft/bus"
@@ -53,10 +54,16 @@ type service struct {
 // workload is a workload, or only the endpoints that name it.
 type workload struct {
 	row *row.Workload
-	// services counts, by service key, the endpoints that name this workload.
-	services map[string]int
+	// services are those that answer with this workload.
+	services []use
 	// What the indexes hold for it.
 	indexed []indexed
+}
+
+// use counts the endpoints of one Service that name a workload.
+type use struct {
+	service   string
+	endpoints int
 }
 
 type template struct {
@@ -65,8 +72,9 @@ type template struct {
 	users map[string]struct{}
 }
 
-// index finds keys by address.
-type index map[netip.Addr]map[string]struct{}
+// index finds keys by address. Nearly every address has one key, and the pods of
+// one node are some hundred: a slice is a sixth of a map.
+type index map[netip.Addr][]string
 
 type indexed struct {
 	in index
@@ -74,19 +82,25 @@ type indexed struct {
 }
 
 func (x index) put(ip netip.Addr, key string) {
-	if x[ip] == nil {
-		x[ip] = make(map[string]struct{}, 1)
+	if !slices.Contains(x[ip], key) {
+		x[ip] = append(x[ip], key)
 	}
-	x[ip][key] = struct{}{}
 }
 
 // drop removes an entry, and the address with its last one.
 func (x index) drop(ip netip.Addr, key string) {
-	delete(x[ip], key)
-	if len(x[ip]) == 0 {
+	i := slices.Index(x[ip], key)
+	switch {
+	case i < 0:
+	case len(x[ip]) == 1:
 		delete(x, ip)
+	default:
+		x[ip] = slices.Delete(x[ip], i, i+1)
 	}
 }
+
+// sorted is the keys at an address, in order.
+func (x index) sorted(ip netip.Addr) []string { return slices.Sorted(slices.Values(x[ip])) }
 
 // New makes an empty table.
 func New() *Table {

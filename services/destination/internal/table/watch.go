@@ -127,8 +127,8 @@ func (d *dirty) servers(namespace string) {
 
 // dirtyWorkload marks every topic through which the workload can be seen.
 func (t *Table) dirtyWorkload(w *workload, d *dirty) {
-	for owner := range w.services {
-		d.add(Endpoints(owner))
+	for _, u := range w.services {
+		d.add(Endpoints(u.service))
 	}
 	for _, at := range w.indexed {
 		d.add(Address(at.at))
@@ -179,7 +179,7 @@ func (t *Table) readsServers(name Topic, namespaces map[string]struct{}) bool {
 		return own || s.elsewhere > 0
 	case topicAddress:
 		for _, in := range []index{t.podIPs, t.hostIPs, t.external} {
-			for key := range in[name.ip] {
+			for _, key := range in[name.ip] {
 				if _, hit := namespaces[t.workloads[key].row.Namespace]; hit {
 					return true
 				}
