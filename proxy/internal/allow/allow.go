@@ -34,6 +34,7 @@ type Policy struct {
 	Protocol Protocol
 	Timeout  time.Duration // of HTTP detection, when Protocol is Detect
 	Server   Ref
+	Limits   *Limits // of requests; nil if there are none
 
 	tcp    []authorization // nil for HTTP protocols: opaque fallback is refused
 	routes []route

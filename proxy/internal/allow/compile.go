@@ -30,6 +30,7 @@ func compile(s *pb.Server) (*Policy, error) {
 		return nil, err
 	}
 	p := &Policy{Server: labelRef(s.GetLabels(), "server")}
+	var rate *pb.HttpLocalRateLimit
 	switch kind := s.GetProtocol().GetKind().(type) {
 	case *pb.ProxyProtocol_Detect_:
 		if kind.Detect.GetTimeout() == nil || !kind.Detect.GetTimeout().IsValid() {
@@ -37,12 +38,15 @@ func compile(s *pb.Server) (*Policy, error) {
 		}
 		p.Protocol, p.Timeout, p.tcp = Detect, kind.Detect.GetTimeout().AsDuration(), authz
 		p.routes, err = httpRoutes(kind.Detect.GetHttpRoutes(), authz)
+		rate = kind.Detect.GetHttpLocalRateLimit()
 	case *pb.ProxyProtocol_Http1_:
 		p.Protocol = HTTP1
 		p.routes, err = httpRoutes(kind.Http1.GetRoutes(), authz)
+		rate = kind.Http1.GetLocalRateLimit()
 	case *pb.ProxyProtocol_Http2_:
 		p.Protocol = HTTP2
 		p.routes, err = httpRoutes(kind.Http2.GetRoutes(), authz)
+		rate = kind.Http2.GetLocalRateLimit()
 	case *pb.ProxyProtocol_Grpc_:
 		p.Protocol = GRPC
 		p.routes, err = grpcRoutes(kind.Grpc.GetRoutes(), authz)
@@ -54,6 +58,9 @@ func compile(s *pb.Server) (*Policy, error) {
 		return nil, errors.New("no protocol")
 	}
 	if err != nil {
+		return nil, err
+	}
+	if p.Limits, err = limits(rate); err != nil {
 		return nil, err
 	}
 	if p.routes == nil {

@@ -50,6 +50,8 @@ type policies struct {
 type port struct {
 	number uint16
 	state  atomic.Pointer[portState]
+	// limiter counts by the limits of the policy; nil if it has none.
+	limiter atomic.Pointer[limiter]
 
 	// Guarded by policies.mu.
 	holders int
@@ -71,6 +73,12 @@ func (p *port) current() (*allow.Policy, <-chan struct{}) {
 func (p *port) policy() *allow.Policy { return p.state.Load().policy }
 
 func (p *port) set(policy *allow.Policy) {
+	switch l := p.limiter.Load(); {
+	case policy.Limits == nil:
+		p.limiter.Store(nil)
+	case l == nil || !l.limits.Equal(policy.Limits): // else go on counting
+		p.limiter.Store(newLimiter(policy.Limits))
+	}
 	if old := p.state.Swap(&portState{policy, make(chan struct{})}); old != nil {
 		close(old.next)
 	}

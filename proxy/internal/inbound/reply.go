@@ -19,6 +19,7 @@ const (
 	codeDeadline         = 4
 	codeNotFound         = 5
 	codePermissionDenied = 7
+	codeExhausted        = 8
 	codeInternal         = 13
 	codeUnavailable      = 14
 )

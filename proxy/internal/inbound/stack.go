@@ -27,8 +27,9 @@ func (in *Inbound) stack() http.Handler {
 		in.mesh(
 			in.allow(
 				in.filter(
-					in.tell(
-						http.HandlerFunc(in.endpoint))))))
+					in.rate(
+						in.tell(
+							http.HandlerFunc(in.endpoint)))))))
 }
 
 // server speaks one version of HTTP on connections that are given to it. There

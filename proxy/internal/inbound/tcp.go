@@ -78,8 +78,8 @@ func (in *Inbound) recheck(s *session, changed, ended <-chan struct{}, cut func(
 }
 
 // decided counts a decision of a policy.
-func (in *Inbound) decided(f tell.Family, s *session, v allow.Verdict) {
-	in.deps.Metrics.Counter(f, s.labels.And(verdictLabels(v, s.target.Port()))).Inc()
+func (in *Inbound) decided(f tell.Family, s *session, v allow.Verdict, more ...tell.Label) {
+	in.deps.Metrics.Counter(f, s.labels.And(verdictLabels(v, s.target.Port())).And(more)).Inc()
 }
 
 func (in *Inbound) dial(ctx context.Context, s *session) (net.Conn, error) {
