@@ -74,6 +74,9 @@ type Verdict struct {
 	Broken  bool // HTTP: the policy is broken, which is a 500
 	Audited bool // allowed only because the default policy is audit
 	Filters []Filter
+	// Prefix is what the route matched of the path, if it was ByPrefix.
+	Prefix   string
+	ByPrefix bool
 }
 
 // TCP decides on a connection.
@@ -88,12 +91,13 @@ func (p *Policy) HTTP(c Client, r Request) Verdict {
 	if p.broken {
 		return v
 	}
-	rule, ok := match(p.routes, r)
-	if !ok {
+	rule, by := match(p.routes, r)
+	if rule == nil {
 		v.NoRoute = true
 		return v
 	}
 	v.Route, v.Filters = rule.ref, rule.filters
+	v.Prefix, v.ByPrefix = by.prefix()
 	return p.admit(v, rule.authz, c)
 }
 

@@ -75,9 +75,9 @@ func defaultRoute(authz []authorization) route {
 // they differ the written standard wins, see DESIGN.md §5.)
 type score [7]int
 
-// match finds the most specific rule; the first of equals wins.
-func match(routes []route, r Request) (*rule, bool) {
-	var best *rule
+// match finds the most specific rule, and which of its matches that was (nil if
+// it takes everything); the first of equals wins.
+func match(routes []route, r Request) (best *rule, by *conditions) {
 	var bestScore score
 	name := hostOf(r.Authority)
 	for i := range routes {
@@ -87,17 +87,17 @@ func match(routes []route, r Request) (*rule, bool) {
 		}
 		for j := range routes[i].rules {
 			rule := &routes[i].rules[j]
-			s, ok := rule.match(r)
+			s, cond, ok := rule.match(r)
 			if !ok {
 				continue
 			}
 			s[0], s[1] = h[0], h[1]
 			if best == nil || slices.Compare(s[:], bestScore[:]) > 0 {
-				best, bestScore = rule, s
+				best, by, bestScore = rule, cond, s
 			}
 		}
 	}
-	return best, best != nil
+	return best, by
 }
 
 // matchHost returns the kind (none, suffix, exact) and length of the best match.
@@ -140,17 +140,25 @@ func boolInt(b bool) int {
 	return 0
 }
 
-func (r *rule) match(req Request) (best score, ok bool) {
+func (r *rule) match(req Request) (best score, by *conditions, ok bool) {
 	if len(r.matches) == 0 {
-		return best, true
+		return best, nil, true
 	}
 	for i := range r.matches {
 		s, matched := r.matches[i].match(req)
 		if matched && (!ok || slices.Compare(s[:], best[:]) > 0) {
-			best, ok = s, true
+			best, by, ok = s, &r.matches[i], true
 		}
 	}
-	return best, ok
+	return best, by, ok
+}
+
+// prefix is the path prefix that was matched, without a slash at its end.
+func (c *conditions) prefix() (string, bool) {
+	if c == nil {
+		return "", true // everything is matched by the prefix "/"
+	}
+	return strings.TrimRight(c.path.text, "/"), c.path.kind == pathPrefix || c.path.kind == pathAny
 }
 
 func (c *conditions) match(r Request) (s score, ok bool) {

@@ -119,8 +119,7 @@ func (in *Inbound) filter(next http.Handler) http.Handler {
 				in.fail(w, r, failure{http.StatusInternalServerError, codeInternal, f.Fail, true, "unexpected"})
 				return
 			}
-			if f.Redirect != nil {
-				in.redirect(w, r, f.Redirect)
+			if f.Redirect != nil && in.redirect(w, r, f.Redirect) {
 				return
 			}
 			for _, h := range f.Add {

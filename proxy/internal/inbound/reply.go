@@ -3,13 +3,9 @@ package inbound
 import (
 	"log"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 
-	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -71,40 +67,6 @@ func (in *Inbound) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	}
 	h["Content-Type"] = nil
 	w.WriteHeader(f.status)
-}
-
-// redirect answers with another place for the request.
-func (in *Inbound) redirect(w http.ResponseWriter, r *http.Request, to *allow.Redirect) {
-	u := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
-	if to.Scheme != "" {
-		u.Scheme = to.Scheme
-	}
-	host, port := u.Hostname(), u.Port()
-	if to.Host != "" {
-		host, port = to.Host, ""
-	}
-	if to.Port != 0 {
-		port = portText(to.Port)
-	}
-	if u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		port = ""
-	}
-	u.Host = host
-	if strings.Contains(host, ":") {
-		u.Host = "[" + host + "]"
-	}
-	if port != "" {
-		u.Host = net.JoinHostPort(host, port)
-	}
-	if to.Path != "" {
-		u.Path, u.RawPath = to.Path, ""
-	}
-	exchangeOf(r).end = tell.End{Status: to.Status}
-	h := w.Header()
-	h["Date"], h["Content-Type"] = nil, nil
-	h.Set("Content-Length", "0")
-	h.Set("Location", u.String())
-	w.WriteHeader(to.Status)
 }
 
 type logAdapter = log.Logger

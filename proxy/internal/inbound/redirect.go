@@ -1,0 +1,77 @@
+package inbound
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/tell"
+)
+
+// redirect answers with another place for the request. It reports false, and
+// answers nothing, if that place is where the request already is.
+func (in *Inbound) redirect(w http.ResponseWriter, r *http.Request, to *allow.Redirect) bool {
+	x := exchangeOf(r)
+	from := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+	place, ok := locate(from, to, x.verdict)
+	if !ok {
+		in.fail(w, r, failure{http.StatusInternalServerError, codeInternal, "unexpected error", true, "unexpected"})
+		return true
+	}
+	if place == from.String() {
+		return false
+	}
+	x.end = tell.End{Status: to.Status}
+	h := w.Header()
+	h["Date"], h["Content-Type"] = nil, nil
+	h.Set("Content-Length", "0")
+	h.Set("Location", place)
+	w.WriteHeader(to.Status)
+	return true
+}
+
+// locate is the redirect's target: what it does not name stays. A replaced
+// prefix needs a route that matched by one.
+func locate(u url.URL, to *allow.Redirect, v allow.Verdict) (string, bool) {
+	if to.Scheme != "" {
+		u.Scheme = to.Scheme
+	}
+	host, port := u.Hostname(), u.Port()
+	if to.Host != "" {
+		host, port = to.Host, ""
+	}
+	if to.Port != 0 {
+		port = portText(to.Port)
+	}
+	if u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		port = ""
+	}
+	switch {
+	case port != "":
+		u.Host = net.JoinHostPort(host, port)
+	case strings.Contains(host, ":"):
+		u.Host = "[" + host + "]"
+	default:
+		u.Host = host
+	}
+	switch {
+	case to.Path != "":
+		u.Path, u.RawPath = to.Path, ""
+	case to.Prefix != nil && !v.ByPrefix:
+		return "", false
+	case to.Prefix != nil:
+		rest := strings.TrimPrefix(strings.TrimPrefix(u.EscapedPath(), v.Prefix), "/")
+		path := strings.TrimRight(*to.Prefix, "/")
+		if rest != "" || path == "" {
+			path += "/" + rest
+		}
+		parsed, err := url.ParseRequestURI(path)
+		if err != nil {
+			return "", false
+		}
+		u.Path, u.RawPath = parsed.Path, parsed.RawPath
+	}
+	return u.String(), true
+}
