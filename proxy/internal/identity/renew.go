@@ -53,7 +53,11 @@ func (l *Local) delay(now time.Time) time.Duration {
 	if cert == nil {
 		return l.spread(l.cfg.MinRefresh)
 	}
-	left := max(cert.Leaf.NotAfter.Sub(now), 0)
+	return l.until(now, cert.Leaf.NotAfter)
+}
+
+func (l *Local) until(now, expires time.Time) time.Duration {
+	left := max(expires.Sub(now), 0)
 	wait := time.Duration(float64(left) * renewAt)
 	return max(l.spread(min(wait, l.cfg.MaxRefresh)), l.cfg.MinRefresh)
 }
