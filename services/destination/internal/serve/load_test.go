@@ -64,6 +64,42 @@ func TestABlockedReaderDelaysNobody(t *testing.T) {
 	}
 }
 
+// TestABlockedProfileReaderDelaysNobody is row A2: the same for each kind of
+// GetProfile. The messages are small, so gRPC's own buffer takes some hundred.
+func TestABlockedProfileReaderDelaysNobody(t *testing.T) {
+	const changes = 2000
+	tests := []struct{ path, change, last string }{
+		{"plum.grove.svc.cluster.local:80", "service grove/plum port=:80 annotation:config.linkerd.io/opaque-ports=", "service grove/plum"},
+		{"10.96.0.1:80", "service grove/plum ip=10.96.0.1 port=:80 annotation:config.linkerd.io/opaque-ports=", "service grove/plum ip=10.96.0.1"},
+		{"10.0.0.1:80", "template grove/m mesh=linkerd proxy=4143/4191/4190 annotation:config.linkerd.io/opaque-ports=", "delete pod grove/p"},
+	}
+	for _, test := range tests {
+		t.Run(test.path, func(t *testing.T) {
+			r := newRig(t, Config{}, smallWindows...)
+			r.apply("service grove/plum ip=10.96.0.1 port=:80\ntemplate grove/m\npod grove/p template=grove/m ip=10.0.0.1\nservice grove/other ip=10.96.0.2 port=:80")
+			blocked, other := r.profile(test.path), r.profile("10.96.0.2:80")
+			recvProfile(t, blocked)
+			recvProfile(t, other)
+			for i := range changes {
+				r.apply(test.change + []string{"", "80"}[i%2])
+			}
+			r.apply(test.last)
+			r.apply("service grove/other ip=10.96.0.2 port=:80 annotation:config.linkerd.io/opaque-ports=80")
+			if p := recvProfile(t, other); !p.GetOpaqueProtocol() {
+				t.Errorf("the other stream was told %v", p)
+			}
+			n := 1
+			for p := recvProfile(t, blocked); p.GetParentRef() != nil || len(p.GetEndpoint().GetMetricLabels()) > 0; n++ {
+				p = recvProfile(t, blocked)
+			}
+			if n >= changes {
+				t.Errorf("the blocked client was sent %d messages for %d changes: a backlog", n, changes)
+			}
+			t.Logf("the blocked client was sent %d messages for %d changes", n, changes)
+		})
+	}
+}
+
 // TestABlockedStreamIsEnded: a client that takes nothing for the limit loses its
 // stream, with OK, and costs nothing from then on.
 func TestABlockedStreamIsEnded(t *testing.T) {
