@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/conf"
+	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/mirror/internal/derive"
+	"github.com/weftmesh/weft/services/mirror/internal/dir"
+	"github.com/weftmesh/weft/services/mirror/internal/kube"
+)
+
+type config struct {
+	ClusterName       string     `help:"the other cluster's name; copies are called <service>-<name>"`
+	Remote            bus.Config `help:"the other cluster's bus; its cluster is -cluster-name unless given"`
+	RemoteDomain      string     `help:"the other cluster's DNS domain"`
+	RemoteTrustDomain string     `help:"what identities of the other cluster end in"`
+	Gateway           gateway    `help:"the other cluster's gateway; without one its pods are reached directly"`
+	Sink              string     `help:"where copies are written: kube or dir"`
+	Dir               string     `help:"for -sink dir: the directory, which a watcher reads"`
+	Kubeconfig        string     `help:"for -sink kube: kubeconfig; empty means the pod's own account"`
+	Unlink            bool       `help:"remove every copy of the cluster and end"`
+	Bus               bus.Config `help:"this cluster's bus, to announce this process; with no servers it is not announced"`
+	Obs               obs.Config `help:"logs, metrics and traces"`
+}
+
+// gateway is how the other cluster is entered.
+type gateway struct {
+	Address  []string `help:"IP addresses or host names of the gateway"`
+	Port     uint16   `help:"port of the gateway's proxy"`
+	Identity string   `help:"identity of the gateway's proxy"`
+}
+
+func defaults() config {
+	return config{
+		RemoteDomain:      "cluster.local",
+		RemoteTrustDomain: "cluster.local",
+		Gateway:           gateway{Port: 4143},
+		Sink:              "kube",
+		Obs:               obs.Config{Admin: "127.0.0.1:9999"},
+	}
+}
+
+// Check judges the settings.
+func (c config) Check() error {
+	var errs []error
+	if problems := validation.IsDNS1123Label(c.ClusterName); len(problems) > 0 {
+		errs = append(errs, conf.Bad("ClusterName", "%q is not a DNS label: %s", c.ClusterName, problems[0]))
+	}
+	switch {
+	case c.Sink != "kube" && c.Sink != "dir":
+		errs = append(errs, conf.Bad("Sink", "%q is neither kube nor dir", c.Sink))
+	case c.Sink == "dir" && c.Dir == "":
+		errs = append(errs, conf.Bad("Dir", "it is empty, and -sink dir needs it"))
+	}
+	return errors.Join(errs...)
+}
+
+// Check judges the gateway's settings.
+func (g gateway) Check() error {
+	switch {
+	case (len(g.Address) == 0) != (g.Identity == ""):
+		return conf.Bad("Identity", "a gateway needs both address and identity: a client must know whom it talks to")
+	case g.Port == 0:
+		return conf.Bad("Port", "it is 0")
+	}
+	return nil
+}
+
+func (c config) remote() bus.Config {
+	r := c.Remote
+	if r.Cluster == "" {
+		r.Cluster = c.ClusterName
+	}
+	return r
+}
+
+func (c config) gateway() resolver {
+	return resolver{
+		link: derive.Link{Cluster: c.ClusterName, Domain: c.RemoteDomain, TrustDomain: c.RemoteTrustDomain},
+		gw:   c.Gateway, lookup: net.DefaultResolver.LookupNetIP,
+	}
+}
+
+// resolver finds a gateway's addresses, each time it is asked.
+type resolver struct {
+	link   derive.Link
+	gw     gateway
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Link says how the other cluster is reached now. A host name that cannot be
+// resolved is an error: the copies keep the addresses they have.
+func (r resolver) Link(ctx context.Context) (derive.Link, error) {
+	link := r.link
+	link.Gateway = derive.Gateway{Port: r.gw.Port, Identity: r.gw.Identity}
+	for _, host := range r.gw.Address {
+		if addr, err := netip.ParseAddr(host); err == nil {
+			link.Gateway.Addresses = append(link.Gateway.Addresses, addr.Unmap())
+			continue
+		}
+		addrs, err := r.lookup(ctx, "ip", host)
+		if err != nil {
+			return derive.Link{}, fmt.Errorf("resolving the gateway %s: %w", host, err)
+		}
+		for _, a := range addrs {
+			link.Gateway.Addresses = append(link.Gateway.Addresses, a.Unmap())
+		}
+	}
+	slices.SortFunc(link.Gateway.Addresses, netip.Addr.Compare)
+	link.Gateway.Addresses = slices.Compact(link.Gateway.Addresses)
+	return link, nil
+}
+
+// openSink opens what -sink asks for.
+func openSink(cfg config) (sink, error) {
+	if cfg.Sink == "dir" {
+		info, err := os.Stat(cfg.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("opening the directory of copies: %w", err)
+		}
+		if !info.IsDir() {
+			return nil, fmt.Errorf("opening the directory of copies: %s is not a directory", cfg.Dir)
+		}
+		return &dir.Sink{Path: cfg.Dir, Cluster: cfg.ClusterName}, nil
+	}
+	rest, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
+	}
+	rest.Timeout = requestTimeout
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("making the Kubernetes client: %w", err)
+	}
+	return &kube.Sink{Client: client, Cluster: cfg.ClusterName}, nil
+}
