@@ -31,8 +31,9 @@ func (w *Writer) lead(ctx context.Context, truth []Change, key [digestKeySize]by
 	s.leading = epoch
 	w.reader.saw(at)
 	s.synced = true
-	w.publish(ctx, at, before, changes, time.Time{})
+	// First, so that every beacon of the epoch has its key.
 	s.rekey(key)
+	w.publish(ctx, at, before, changes, time.Time{})
 	w.beacon()
 	w.reader.woken()
 	slog.Info("leading the log", "cluster", w.t.Cluster(), "epoch", epoch, "seq", at.seq, "changed", len(changes), "rows", s.count)

@@ -177,7 +177,7 @@ func (r *Reader) All() []Change {
 	r.store.mu.Lock()
 	out := r.store.all()
 	r.store.mu.Unlock()
-	sortChanges(out)
+	sortTables(out)
 	return out
 }
 

@@ -3,6 +3,7 @@ package bus
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,11 +46,11 @@ type tableRow struct {
 	row   *row
 }
 
-// copy takes the state in the time of copying pointers.
+// copy takes the state in the time of copying pointers, table by table.
 func (s *store) copy() copied {
 	c := copied{at: s.pos, rows: make([]tableRow, 0, s.count)}
-	for t, r := range s.tables {
-		for _, row := range r.byKey {
+	for _, t := range slices.Sorted(maps.Keys(s.tables)) {
+		for _, row := range s.tables[t].byKey {
 			c.rows = append(c.rows, tableRow{t, row})
 		}
 	}
@@ -62,12 +63,14 @@ func (s *store) copy() copied {
 // build encodes a snapshot. Two peers at one position build the same chunks, so
 // that one can go on where another died.
 func (c copied) build() (*snapshot, error) {
-	slices.SortFunc(c.rows, func(a, b tableRow) int {
-		if a.table != b.table {
-			return int(a.table) - int(b.table)
+	for rest := c.rows; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].table == rest[0].table {
+			n++
 		}
-		return strings.Compare(a.row.key, b.row.key)
-	})
+		slices.SortFunc(rest[:n], func(a, b tableRow) int { return strings.Compare(a.row.key, b.row.key) })
+		rest = rest[n:]
+	}
 	snap := &snapshot{at: c.at, rows: uint64(len(c.rows)), sums: c.sums, key: c.key}
 	id := newIdentity(c)
 	start, size := 0, 0

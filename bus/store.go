@@ -2,7 +2,9 @@ package bus
 
 import (
 	"bytes"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,11 +14,14 @@ import (
 )
 
 // row is one row as the store keeps it. Key and value never change, so a
-// snapshot may be built from them without the lock; hash belongs to the store.
+// snapshot may be built from them without the lock; hash and seen belong to the
+// store.
 type row struct {
 	key   string
 	value []byte
 	hash  sum128
+	// seen is the last replace whose state had the row.
+	seen uint64
 }
 
 type rows struct {
@@ -43,8 +48,10 @@ type store struct {
 	keyed bool
 	key   [digestKeySize]byte
 	hash  *hasher
-	ring  ring
-	out   *outbox
+	// replaced counts calls of replace.
+	replaced uint64
+	ring     ring
+	out      *outbox
 }
 
 func newStore() *store {
@@ -78,13 +85,14 @@ func (s *store) put(c Change) bool {
 	}
 	if old != nil {
 		if bytes.Equal(old.value, c.Value) {
+			old.seen = s.replaced
 			return false
 		}
 		t.sum = t.sum.minus(old.hash)
 		s.bytes -= len(old.key) + len(old.value)
 		s.count--
 	}
-	n := &row{key: c.Key, value: c.Value}
+	n := &row{key: c.Key, value: c.Value, seen: s.replaced}
 	if s.keyed {
 		n.hash = s.hash.row(c.Table, c.Key, c.Value)
 		t.sum = t.sum.plus(n.hash)
@@ -146,17 +154,16 @@ func (s *store) forget() {
 // replace makes rows the whole state at a position, as a diff: rows that stay
 // equal are kept, and the consumer sees only what really changed.
 func (s *store) replace(at position, state []Change, sc trace.SpanContext) {
-	stay := make(map[rowID]struct{}, len(state))
+	s.replaced++
 	var diff []Change
 	for _, c := range state {
-		stay[rowID{c.Table, c.Key}] = struct{}{}
 		if s.put(c) {
 			diff = append(diff, c)
 		}
 	}
 	for t, r := range s.tables {
-		for key := range r.byKey {
-			if _, ok := stay[rowID{t, key}]; !ok {
+		for key, row := range r.byKey {
+			if row.seen != s.replaced {
 				diff = append(diff, Change{Table: t, Key: key})
 			}
 		}
@@ -225,15 +232,30 @@ func (s *store) mismatches(want []*busv1.Sum) []busv1.Table {
 	return bad
 }
 
-// all copies the state, without order.
+// all copies the state, tables in order, their rows without: sortTables can
+// come without the lock.
 func (s *store) all() []Change {
 	out := make([]Change, 0, s.count)
-	for t, r := range s.tables {
-		for _, row := range r.byKey {
+	for _, t := range slices.SortedFunc(maps.Keys(s.tables), byRank) {
+		for _, row := range s.tables[t].byKey {
 			out = append(out, Change{t, row.key, row.value})
 		}
 	}
 	return out
+}
+
+func byRank(a, b busv1.Table) int { return tableRank(a) - tableRank(b) }
+
+// sortTables orders the rows of each table in what all gave.
+func sortTables(changes []Change) {
+	for len(changes) > 0 {
+		n := 1
+		for n < len(changes) && changes[n].Table == changes[0].Table {
+			n++
+		}
+		slices.SortFunc(changes[:n], func(a, b Change) int { return strings.Compare(a.Key, b.Key) })
+		changes = changes[n:]
+	}
 }
 
 // next gives the consumer's next cut, if there is one.
@@ -250,7 +272,7 @@ func (s *store) next() (Cut, bool) {
 		return Cut{}, false
 	}
 	if cut.Complete {
-		sortChanges(cut.Changes)
+		sortTables(cut.Changes)
 	} else {
 		cut.Changes = inOrder(pending)
 	}
