@@ -38,6 +38,7 @@ type rig struct {
 	inbound  inbound.InboundServerPoliciesClient
 	outbound pb.OutboundPoliciesClient
 	stop     context.CancelFunc
+	patience context.Context //nolint:containedctx // ends streams on which nothing comes
 }
 
 func cluster(t testing.TB) derive.Cluster {
@@ -75,6 +76,9 @@ func start(t testing.TB, cfg Config, rows ...bus.Change) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	patience, giveUp := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(giveUp)
+	r.patience = patience
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -140,7 +144,7 @@ func byName(authority string) *pb.TrafficSpec {
 
 func (r *rig) watchPort(t testing.TB, who string, port uint32) grpc.ServerStreamingClient[inbound.Server] {
 	t.Helper()
-	s, err := r.inbound.WatchPort(t.Context(), &inbound.PortSpec{Workload: who, Port: port})
+	s, err := r.inbound.WatchPort(r.patience, &inbound.PortSpec{Workload: who, Port: port})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +153,7 @@ func (r *rig) watchPort(t testing.TB, who string, port uint32) grpc.ServerStream
 
 func (r *rig) watch(t testing.TB, spec *pb.TrafficSpec) grpc.ServerStreamingClient[pb.OutboundPolicy] {
 	t.Helper()
-	s, err := r.outbound.Watch(t.Context(), spec)
+	s, err := r.outbound.Watch(r.patience, spec)
 	if err != nil {
 		t.Fatal(err)
 	}

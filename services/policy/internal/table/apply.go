@@ -2,8 +2,6 @@ package table
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/weftmesh/weft/bus"
@@ -307,11 +305,3 @@ func (t *Tables) absent(changes []bus.Change) []bus.Change {
 	})
 	return out
 }
-
-// String is the report as one sentence for a log.
-func (r Report) String() string {
-	return fmt.Sprintf("%d rows skipped, %d objects with problems", len(r.Skipped), len(r.Problems))
-}
-
-// Err joins the skipped rows.
-func (r Report) Err() error { return errors.Join(r.Skipped...) }

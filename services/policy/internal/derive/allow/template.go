@@ -66,10 +66,11 @@ func NewTemplate(row *busv1.Template) *Template {
 	}
 	for _, p := range row.GetProbes() {
 		port := uint16(p.GetPort())
-		if uint32(port) != p.GetPort() || port == 0 || !strings.HasPrefix(p.GetPath(), "/") {
+		if uint32(port) != p.GetPort() || port == 0 {
 			continue
 		}
-		t.probes[port] = append(t.probes[port], p.GetPath())
+		// As the kubelet does it: a path always begins with a slash.
+		t.probes[port] = append(t.probes[port], "/"+strings.TrimPrefix(p.GetPath(), "/"))
 	}
 	for port, paths := range t.probes {
 		slices.Sort(paths)

@@ -168,6 +168,17 @@ func (r *reader) retry() *retry {
 	return out
 }
 
+// grpcRetry only judges the list of gRPC codes: nothing without a GRPCRoute is
+// known to be gRPC.
+func (r *reader) grpcRetry() {
+	const key = "retry.linkerd.io/grpc"
+	if list, ok := r.values[key]; ok {
+		if _, err := derive.ParseGRPCStatuses(list); err != nil {
+			r.fail(key, "%v", err)
+		}
+	}
+}
+
 func (r *reader) timeouts() timeouts {
 	out := timeouts{
 		request:  r.duration("timeout.linkerd.io/request", 0),

@@ -98,6 +98,9 @@ func (s *Service) annotate(annotations map[string]string) {
 	s.Problems = append(s.Problems, a.take()...)
 	s.retry = a.retry()
 	s.Problems = append(s.Problems, a.take()...)
+	// GRPCRoutes read it; a mistake in it should be heard of without one.
+	a.grpcRetry()
+	s.Problems = append(s.Problems, a.take()...)
 	s.timeouts = a.timeouts()
 	s.Problems = append(s.Problems, a.take()...)
 }
