@@ -91,6 +91,7 @@ func (in *Inbound) redirected(ctx context.Context, raw *net.TCPConn, target neti
 	if err != nil {
 		return err
 	}
+	p.await(ctx)
 	done := func() { free(); release() }
 	err = in.byPolicy(ctx, raw, target, p, done)
 	if err != nil {

@@ -69,6 +69,7 @@ func (in *Inbound) direct(ctx context.Context, raw *net.TCPConn, local netip.Add
 	if err != nil {
 		return err
 	}
+	p.await(ctx)
 	client := allow.Client{Addr: addrPort(raw.RemoteAddr()).Addr(), TLS: allow.Terminated, ID: id}
 	s := newSession(client, tell.ClientTLS(id), target, p)
 	kind := detect.Opaque

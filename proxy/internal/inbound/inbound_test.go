@@ -172,6 +172,27 @@ func TestUntilThePolicyIsKnownTheDefaultHolds(t *testing.T) {
 	}
 }
 
+// A port that nobody has used yet is not judged by the default if its policy
+// comes at once.
+func TestFirstConnectionWaitsForThePolicy(t *testing.T) {
+	at := app(t, hello)
+	for name, allowed := range map[string]bool{"deny": true, "all-unauthenticated": false} {
+		w := newWorld(t, func(c *config.Config) { c.Policy.Default = name }).redirectTo(at)
+		w.in.policies.first = 10 * time.Second
+		w.run()
+		id, want := alice, 200
+		if !allowed {
+			id, want = mallet, 403
+		}
+		w.policy.set(at.Port(), detectServer(onlyIdentity(id)))
+		friend := w.ca.Local(t, alice)
+		c := client(t, false, func() (net.Conn, error) { return w.tls(friend) })
+		if res, _ := get(t, c, "http://web/"); res.StatusCode != want {
+			t.Errorf("%s: %d, want %d", name, res.StatusCode, want)
+		}
+	}
+}
+
 func TestDirect(t *testing.T) {
 	at := app(t, hello)
 	w := newWorld(t).run()

@@ -21,6 +21,10 @@ const (
 	// maxPorts bounds the watches. A connection to yet another port is refused
 	// while all of them are in use: better closed than judged by a default.
 	maxPorts = 1024
+	// firstAnswer is how long the first connection to a port may wait for the
+	// control plane, counted from the start of the port's watch: the default may
+	// be more open, or more closed, than the policy that is about to arrive.
+	firstAnswer = 500 * time.Millisecond
 	// refusedAgain is the pause after the policy service has called a request
 	// invalid, which asking at once cannot change.
 	refusedAgain = time.Minute
@@ -34,11 +38,13 @@ var (
 
 // policies keeps the current policy of each port: those of INBOUND_PORTS and the
 // admin port for ever, others while they are used and a while after. A port
-// begins with the default policy, so that nothing waits for the control plane.
+// begins with the default policy, so that nothing waits for a control plane that
+// is away, but for firstAnswer.
 type policies struct {
 	cfg    config.Config
 	client pb.InboundServerPoliciesClient
 	log    *slog.Logger
+	first  time.Duration // firstAnswer, outside tests
 
 	mu    sync.Mutex
 	ctx   context.Context // of the watches; set by start
@@ -50,6 +56,9 @@ type policies struct {
 type port struct {
 	number uint16
 	state  atomic.Pointer[portState]
+	heard  chan struct{} // closed by the first answer
+	by     time.Time     // when nobody waits for it any more
+	once   sync.Once
 	// limiter counts by the limits of the policy; nil if it has none.
 	limiter atomic.Pointer[limiter]
 
@@ -70,6 +79,23 @@ func (p *port) current() (*allow.Policy, <-chan struct{}) {
 	return s.policy, s.next
 }
 
+// await blocks until the port's policy is known or firstAnswer is over.
+func (p *port) await(ctx context.Context) {
+	left := time.Until(p.by)
+	if left <= 0 {
+		return
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-p.heard:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func (p *port) answered() { p.once.Do(func() { close(p.heard) }) }
+
 func (p *port) policy() *allow.Policy { return p.state.Load().policy }
 
 func (p *port) set(policy *allow.Policy) {
@@ -85,7 +111,7 @@ func (p *port) set(policy *allow.Policy) {
 }
 
 func newPolicies(cfg config.Config, conn *grpc.ClientConn, log *slog.Logger) *policies {
-	s := &policies{cfg: cfg, log: log, ports: make(map[uint16]*port)}
+	s := &policies{cfg: cfg, log: log, first: firstAnswer, ports: make(map[uint16]*port)}
 	if conn != nil {
 		s.client = pb.NewInboundServerPoliciesClient(conn)
 	}
@@ -181,7 +207,7 @@ func (s *policies) drop(p *port) {
 
 // add makes a port with the default policy. The lock is held.
 func (s *policies) add(number uint16) *port {
-	p := &port{number: number}
+	p := &port{number: number, heard: make(chan struct{}), by: time.Now().Add(s.first)}
 	p.set(allow.Default(s.cfg.Policy.Default, s.cfg.Policy.ClusterNetworks,
 		s.cfg.Inbound.DetectTimeout, s.cfg.Policy.OpaquePorts.Contains(number)))
 	s.ports[number] = p
@@ -213,6 +239,7 @@ func (s *policies) follow(ctx context.Context, p *port) {
 		if ctx.Err() != nil {
 			return
 		}
+		p.answered()
 		s.log.Warn("the policy service refuses to describe a port, the default policy stays", "port", p.number, "error", err)
 		pause(ctx, refusedAgain)
 	}
@@ -224,4 +251,5 @@ func (s *policies) update(p *port, m *pb.Server) {
 		s.log.Warn("a server policy cannot be read, the port refuses everything", "port", p.number, "error", err)
 	}
 	p.set(policy)
+	p.answered()
 }

@@ -121,6 +121,7 @@ func newWorld(t *testing.T, options ...option) *world {
 		t.Fatal(err)
 	}
 	w.in = in
+	in.policies.first = 0 // tests that set a policy wait for it themselves
 	return w
 }
 
@@ -164,7 +165,7 @@ func (w *world) allow(port uint16, s *pb.Server) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer release()
+	w.t.Cleanup(release) // so that it is not forgotten before it is used
 	_, next := p.current()
 	w.policy.set(port, s)
 	select {
