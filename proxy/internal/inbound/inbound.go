@@ -109,6 +109,7 @@ func (in *Inbound) Run(ctx context.Context) error {
 		}
 		_ = in.listener.Close()
 	}()
+	in.policies.accepting()
 	go func() { _ = in.http1.Serve(in.queue1) }()
 	go func() { _ = in.http2.Serve(in.queue2) }()
 	in.accept(ctx)

@@ -81,6 +81,11 @@ func (p *port) current() (*allow.Policy, <-chan struct{}) {
 
 // await blocks until the port's policy is known or firstAnswer is over.
 func (p *port) await(ctx context.Context) {
+	select {
+	case <-p.heard:
+		return
+	default:
+	}
 	left := time.Until(p.by)
 	if left <= 0 {
 		return
@@ -142,6 +147,16 @@ func (s *policies) start(ctx context.Context) {
 	}
 	for _, p := range s.ports {
 		s.watch(p)
+	}
+}
+
+// accepting is called once, before the first connection: what is not known by
+// then, because the policy service wants a certificate too, has a little longer.
+func (s *policies) accepting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.ports {
+		p.by = time.Now().Add(s.first)
 	}
 }
 
