@@ -364,7 +364,10 @@ func TestBusComesLate(t *testing.T) {
 	m.nats.Stop()
 	m.write("a.yaml", server("a", 80))
 	w := m.watcher()
-	until(t, w, "the source read", func() bool { _, text := w.admin("/metrics"); return strings.Contains(text, `weft_watcher_waiting_objects`) })
+	until(t, w, "the source read", func() bool {
+		_, text := w.admin("/metrics")
+		return strings.Contains(text, `weft_watcher_waiting_objects`)
+	})
 	m.nats.Start()
 	until(t, w, "the first rows", func() bool { return m.port("a") == 80 })
 }

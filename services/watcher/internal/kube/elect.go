@@ -130,7 +130,10 @@ func (s *Source) term(ctx context.Context, e Election, lead func(context.Context
 			}()
 		case <-tick.C:
 			if won && check() != nil {
+				// Whatever client-go makes of it, this term is over.
 				stop()
+				<-led
+				giveUp()
 			}
 		case <-ended:
 			stop()

@@ -14,6 +14,10 @@ const (
 
 	annotationGatewayIdentity = "mirror.linkerd.io/remote-gateway-identity"
 	annotationRemoteService   = "mirror.linkerd.io/remote-svc-fq-name"
+	labelClusterName          = "mirror.linkerd.io/cluster-name"
+	// Weft's own: the inbound port of the remote pods' proxies, written by mirror
+	// where pods are reached without a gateway.
+	annotationInboundPort = "mirror.weftmesh.io/remote-inbound-port"
 )
 
 // MeshAnnotation tells whether an annotation is the mesh's: its prefix is

@@ -59,6 +59,8 @@ func sliceRows(es *discoveryv1.EndpointSlice) (rows []Row, partly *Problem, wron
 			if workload == "" {
 				row.GatewayIdentity = es.Annotations[annotationGatewayIdentity]
 				row.Authority = es.Annotations[annotationRemoteService]
+				row.TargetCluster = es.Labels[labelClusterName]
+				row.InboundPort = inboundPort(es)
 			}
 			key := bus.Key(row.Namespace, row.Service, row.Slice, row.Address)
 			if k, twice := at[row.Address]; twice {
@@ -100,6 +102,16 @@ func endpointRow(es *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, addr ne
 		row.ZoneHints = slices.Compact(row.ZoneHints)
 	}
 	return row
+}
+
+// inboundPort reads the annotation of a mirrored slice; 0 when it is absent or
+// no port, since then a client connects to the address as it is.
+func inboundPort(es *discoveryv1.EndpointSlice) uint32 {
+	port, err := strconv.ParseUint(es.Annotations[annotationInboundPort], 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint32(port)
 }
 
 // targetOf is the key of the workload behind an address; "" for an address on

@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	metafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/weftmesh/weft/services/watcher/internal/shape"
+)
+
+// cluster is a fake API server, in the three parts that client-go has.
+type cluster struct {
+	typed   *fake.Clientset
+	meta    *metafake.FakeMetadataClient
+	dynamic *dynamicfake.FakeDynamicClient
+	crds    *crds
+}
+
+func newCluster() *cluster {
+	lists := make(map[schema.GroupVersionResource]string)
+	for _, k := range shape.Kinds {
+		for _, v := range k.Versions {
+			lists[schema.GroupVersionResource{Group: k.Group, Version: v, Resource: k.Resource}] = string(k.Kind) + "List"
+		}
+	}
+	scheme := metafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	return &cluster{
+		typed:   fake.NewClientset(),
+		meta:    metafake.NewSimpleMetadataClient(scheme),
+		dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists),
+		crds:    &crds{served: make(map[string][]string)},
+	}
+}
+
+func (c *cluster) clients() Clients {
+	return Clients{Typed: c.typed, Metadata: c.meta, Dynamic: c.dynamic, Discovery: c.crds}
+}
+
+// crds is discovery, of which one question is asked.
+type crds struct {
+	discovery.DiscoveryInterface
+	mu     sync.Mutex
+	served map[string][]string
+	err    error
+	asked  int
+}
+
+func (c *crds) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	if c.err != nil {
+		return nil, c.err
+	}
+	names, ok := c.served[gv]
+	if !ok {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, gv)
+	}
+	list := &metav1.APIResourceList{GroupVersion: gv}
+	for _, n := range names {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: n})
+	}
+	return list, nil
+}
+
+func (c *crds) serve(gv string, resources ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(resources) == 0 {
+		delete(c.served, gv)
+		return
+	}
+	c.served[gv] = resources
+}
+
+func (c *crds) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *crds) questions() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+func (c *cluster) installAll() {
+	c.crds.serve("policy.linkerd.io/v1beta3", "servers")
+	c.crds.serve("policy.linkerd.io/v1alpha1", "authorizationpolicies", "meshtlsauthentications", "networkauthentications", "httproutes")
+	c.crds.serve("workload.linkerd.io/v1beta1", "externalworkloads")
+}
+
+// rig is a running source over a fake cluster.
+type rig struct {
+	t *testing.T
+	*cluster
+	*Source
+}
+
+func start(t *testing.T, c *cluster) *rig {
+	t.Helper()
+	r := &rig{t: t, cluster: c, Source: New(c.clients(), Config{
+		Rediscover: 20 * time.Millisecond,
+		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+	return r
+}
+
+func (r *rig) ready() *rig {
+	r.t.Helper()
+	select {
+	case <-r.Synced():
+	case <-time.After(20 * time.Second):
+		r.t.Fatal("not synced in 20 s")
+	}
+	return r
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+// named waits until the queue has named exactly these, and takes them.
+func (r *rig) named(want ...string) {
+	r.t.Helper()
+	got := make(map[string]bool)
+	until(r.t, "named "+strings.Join(want, ", "), func() bool {
+		for _, c := range r.Changes().Take(1000) {
+			got[c.ID.String()] = true
+		}
+		return len(got) >= len(want)
+	})
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+		r.t.Fatalf("named %v, want %v", names, want)
+	}
+}
+
+func custom(gvk, name string, spec map[string]any) *unstructured.Unstructured {
+	i := strings.LastIndexByte(gvk, '/')
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": gvk[:i],
+		"kind":       gvk[i+1:],
+		"metadata":   map[string]any{"name": name, "namespace": "grove"},
+		"spec":       spec,
+	}}
+}
+
+func serverSpec(port any) map[string]any {
+	return map[string]any{"podSelector": map[string]any{}, "port": port}
+}
+
+var serversV3 = schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"}
+
+func (c *cluster) watches() map[string]int {
+	out := make(map[string]int)
+	for _, actions := range [][]clienttesting.Action{c.typed.Actions(), c.meta.Actions(), c.dynamic.Actions()} {
+		for _, a := range actions {
+			if a.GetVerb() == "watch" {
+				out[a.GetResource().Resource]++
+			}
+		}
+	}
+	return out
+}
