@@ -47,7 +47,7 @@ type policies struct {
 	first  time.Duration // firstAnswer, outside tests
 
 	mu    sync.Mutex
-	ctx   context.Context // of the watches; set by start
+	spawn func(func(context.Context)) context.CancelFunc // starts a watch; set by start
 	ports map[uint16]*port
 }
 
@@ -127,7 +127,11 @@ func newPolicies(cfg config.Config, conn *grpc.ClientConn, log *slog.Logger) *po
 func (s *policies) start(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ctx = ctx
+	s.spawn = func(watch func(context.Context)) context.CancelFunc {
+		ctx, cancel := context.WithCancel(ctx)
+		go watch(ctx)
+		return cancel
+	}
 	add := func(n uint16) bool {
 		if p := s.ports[n]; p != nil {
 			p.forever = true
@@ -230,15 +234,13 @@ func (s *policies) add(number uint16) *port {
 	return p
 }
 
-// watch keeps the port's policy up to date, once there is a context for it. The
+// watch keeps the port's policy up to date, once the watches have started. The
 // lock is held.
 func (s *policies) watch(p *port) {
-	if s.ctx == nil || s.client == nil || p.cancel != nil {
+	if s.spawn == nil || s.client == nil || p.cancel != nil {
 		return
 	}
-	var ctx context.Context
-	ctx, p.cancel = context.WithCancel(s.ctx)
-	go s.follow(ctx, p)
+	p.cancel = s.spawn(func(ctx context.Context) { s.follow(ctx, p) })
 }
 
 func (s *policies) follow(ctx context.Context, p *port) {
