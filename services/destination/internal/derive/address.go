@@ -153,6 +153,12 @@ func (c Config) gatewayAddr(g *row.Gateway, at netip.AddrPort, asked uint16) *pb
 		if c.UpgradeHTTP2 {
 			wa.ProtocolHint = &pb.ProtocolHint{Protocol: &pb.ProtocolHint_H2_{H2: &pb.ProtocolHint_H2{}}}
 		}
+		if g.InboundPort != 0 && c.ForceOpaqueTransport {
+			if wa.ProtocolHint == nil {
+				wa.ProtocolHint = &pb.ProtocolHint{}
+			}
+			wa.ProtocolHint.OpaqueTransport = &pb.ProtocolHint_OpaqueTransport{InboundPort: uint32(g.InboundPort)}
+		}
 		wa.Http2 = c.HTTP2
 	}
 	return wa

@@ -101,6 +101,7 @@ func DecodeEndpoint(value []byte) (*Endpoint, error) {
 			Authority: NameOf(m.GetAuthority()).Value(),
 			Cluster:   NameOf(m.GetTargetCluster()).Value(),
 		}
+		e.Gateway.InboundPort, _ = port(m.GetInboundPort())
 	}
 	return e, nil
 }

@@ -76,7 +76,11 @@ type Endpoint struct {
 }
 
 // Gateway is what a mirrored service's slice says of the gateway behind it.
-type Gateway struct{ Identity, Authority, Cluster string }
+type Gateway struct {
+	Identity, Authority, Cluster string
+	// InboundPort is the proxy's, of a remote pod that is reached directly.
+	InboundPort uint16
+}
 
 // EndpointPort is one port of a slice.
 type EndpointPort struct {

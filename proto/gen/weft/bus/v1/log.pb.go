@@ -522,7 +522,7 @@ type Answer struct {
 	//	*Answer_Manifest
 	//	*Answer_Behind
 	Kind isAnswer_Kind `protobuf_oneof:"kind"`
-	// How long ago the peer heard the writer, in nanoseconds; 0 while it is live.
+	// How long ago the peer heard the writer, in nanoseconds; 0 for the writer.
 	AgeNs         int64 `protobuf:"varint,7,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -204,6 +204,7 @@ func endpoint(parts []string, w *words) *busv1.Endpoint {
 		Namespace: parts[0], Service: parts[1], Slice: parts[2], Address: parts[3], Ipv6: strings.Contains(parts[3], ":"),
 		Ready: !w.has("unready"), Hostname: w.one("host"), Zone: w.one("zone"), ZoneHints: w.list("hint"),
 		GatewayIdentity: w.one("gateway"), Authority: w.one("authority"), TargetCluster: w.one("cluster"),
+		InboundPort: inbound(w.one("inbound")),
 	}
 	if key := w.one("pod"); key != "" {
 		e.Workload = bus.Key(append([]string{"pod"}, strings.Split(key, "/")...)...)
@@ -233,4 +234,9 @@ func server(parts []string, w *words) *busv1.Server {
 		s.ExternalWorkloads = &busv1.Selector{MatchLabels: externals}
 	}
 	return s
+}
+
+func inbound(text string) uint32 {
+	port, _ := strconv.ParseUint(text, 10, 16)
+	return uint32(port)
 }
