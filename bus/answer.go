@@ -131,7 +131,10 @@ func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
 		// predecessor's clock was ahead. It must lead again.
 		s.r.saw(position{least.epoch, 0})
 	}
-	a := &busv1.Answer{Epoch: st.pos.epoch, Seq: st.pos.seq, AgeNs: int64(s.r.age())}
+	a := &busv1.Answer{Epoch: st.pos.epoch, Seq: st.pos.seq}
+	if !s.r.leads() {
+		a.AgeNs = int64(s.r.sinceHeard())
+	}
 	if !st.synced || st.pos.before(least) || ask.GetPeer() == s.r.t.Peer() {
 		st.mu.Unlock()
 		a.Kind = &busv1.Answer_Behind{Behind: true}

@@ -94,6 +94,17 @@ func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
 		lag:    histogram("apply_lag_seconds", "Time from the source's change to its being applied here."),
 		repair: histogram("repair_seconds", "Time that a repair took."),
 	}
+	// A series that begins at its first event hides it from rate().
+	for _, t := range Tables {
+		m.mismatches.WithLabelValues(t.Name)
+		m.rows.WithLabelValues(t.Name)
+	}
+	for _, kind := range []string{"nothing", "range", "snapshot"} {
+		m.repairs.WithLabelValues(kind)
+	}
+	for _, reason := range []string{"start", "gap", "digest", "resume"} {
+		m.failures.WithLabelValues(reason)
+	}
 	return m
 }
 

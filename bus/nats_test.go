@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,6 +71,42 @@ func TestConnectBeforeThereIsAServer(t *testing.T) {
 	writer.Lead(node("n", "a"))
 	srv.Start()
 	w.Agree(writer, reader)
+}
+
+// TestSlowConsumerIsToldSo: NATS drops what a subscription can't hold; who
+// watches the transport hears of it.
+func TestSlowConsumerIsToldSo(t *testing.T) {
+	t.Parallel()
+	srv := bustest.NATS(t)
+	slow, other := srv.Join(""), srv.Join("")
+	told := make(chan struct{})
+	var once sync.Once
+	stop := slow.Watch(func(e bus.Event) {
+		if e == bus.Slow {
+			once.Do(func() { close(told) })
+		}
+	})
+	defer stop()
+	blocked := make(chan struct{})
+	defer close(blocked)
+	sub, err := slow.Subscribe("weft.local.log", func(bus.Message) { <-blocked })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Stop()
+	if _, err := slow.Request(t.Context(), "weft.local.roll", nil); !errors.Is(err, bus.ErrNoPeers) {
+		t.Fatalf("Request() = %v, want %v once the subscription is known", err, bus.ErrNoPeers)
+	}
+	for range 20_000 { // more than may be pending
+		if err := other.Publish("weft.local.log", nil, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-told:
+	case <-t.Context().Done():
+		t.Fatal("never told")
+	}
 }
 
 func TestConnectRefusesNonsense(t *testing.T) {

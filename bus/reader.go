@@ -146,6 +146,13 @@ func (r *Reader) age() time.Duration {
 	return 0
 }
 
+// sinceHeard is how long ago the writer spoke, within the limit or not: what a
+// peer is told must not make it believe in a younger copy, or two peers keep
+// each other live for ever.
+func (r *Reader) sinceHeard() time.Duration {
+	return max(0, r.cfg.Now().Sub(time.Unix(0, r.heardAt.Load())))
+}
+
 // Synced is nil once a complete state has been read, for a readiness check. A
 // stale copy is still ready: it serves what it has and says how old it is.
 func (r *Reader) Synced() error {

@@ -1,13 +1,16 @@
 package bus_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +68,7 @@ type sim struct {
 	states map[place]rowMap
 	procs  []*simProcess
 	leader *simProcess
-	faulty bool
+	faulty atomic.Bool
 }
 
 type simProcess struct {
@@ -90,11 +93,20 @@ func (s *sim) run() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.ctx = ctx
 	defer func() { cancel(); s.wg.Wait() }()
-	s.mem.Decide(func(_, _ bus.Transport, _ bus.Message) bustest.Fate {
-		if !s.faulty {
+	// Dice for each link, so that fates don't depend on which of two goroutines
+	// sends first. Called with the bus locked.
+	links := map[string]*rand.Rand{}
+	s.mem.Decide(func(from, to bus.Transport, _ bus.Message) bustest.Fate {
+		if !s.faulty.Load() {
 			return bustest.Pass
 		}
-		switch x := s.rng.IntN(100); {
+		link := from.Peer() + to.Peer()
+		if links[link] == nil {
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(link))
+			links[link] = rand.New(rand.NewPCG(uint64(s.seed), h.Sum64())) //nolint:gosec // a test's dice
+		}
+		switch x := links[link].IntN(100); {
 		case x < 6:
 			return bustest.Lost
 		case x < 10:
@@ -108,12 +120,12 @@ func (s *sim) run() {
 		s.start()
 	}
 	s.lead(s.procs[0])
-	s.faulty = true
+	s.faulty.Store(true)
 	for range 150 {
 		s.step()
 		synctest.Wait()
 	}
-	s.faulty = false
+	s.faulty.Store(false)
 	for _, p := range s.procs {
 		if p.cut {
 			s.mem.Heal(p.tr)
@@ -209,6 +221,9 @@ func (s *sim) change(p *simProcess) {
 		c := bus.Change{Table: busv1.Table_TABLE_NODES, Key: key(s.rng.IntN(20))}
 		if s.rng.IntN(3) > 0 {
 			c.Value = []byte(strconv.Itoa(s.rng.IntN(1000)))
+			if s.rng.IntN(8) == 0 { // several in one cut make it one of parts
+				c.Value = bytes.Repeat(c.Value, 50_000)
+			}
 		}
 		changes = append(changes, c)
 	}
@@ -260,10 +275,10 @@ func (s *sim) check(p *simProcess) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if got := held(p.r); !maps.Equal(got, s.truth) {
-		s.t.Errorf("seed %d: %s holds %v at %+v, truth is %v", s.seed, p.name, got, p.r.Status(), s.truth)
+		s.t.Errorf("seed %d: %s holds %v at %+v, truth is %v", s.seed, p.name, short(got), p.r.Status(), short(s.truth))
 	}
 	if !maps.Equal(p.view, s.truth) {
-		s.t.Errorf("seed %d: consumer of %s was told %v, truth is %v", s.seed, p.name, p.view, s.truth)
+		s.t.Errorf("seed %d: consumer of %s was told %v, truth is %v", s.seed, p.name, short(p.view), short(s.truth))
 	}
 	var last place
 	for _, v := range p.seen {
@@ -277,7 +292,16 @@ func (s *sim) check(p *simProcess) {
 		if want, ok := s.states[v.at]; !ok {
 			s.t.Errorf("seed %d: %s was at %v, where no writer was", s.seed, p.name, v.at)
 		} else if !maps.Equal(v.view, want) {
-			s.t.Errorf("seed %d: consumer of %s held %v at %v, the writer held %v", s.seed, p.name, v.view, v.at, want)
+			s.t.Errorf("seed %d: consumer of %s held %v at %v, the writer held %v", s.seed, p.name, short(v.view), v.at, short(want))
 		}
 	}
+}
+
+// short is rows fit to print.
+func short(rows rowMap) rowMap {
+	out := rowMap{}
+	for k, v := range rows {
+		out[k] = v[:min(len(v), 6)]
+	}
+	return out
 }
