@@ -77,8 +77,11 @@ type Publisher struct {
 	term   term
 	led    bool
 	fails  int
+	// How much was taken since window, when the last step was, and whether that
+	// is much.
 	taken  int
 	window time.Time
+	last   time.Time
 	busy   bool
 }
 
@@ -155,12 +158,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-// wait lets changes gather while there are many of them.
+// wait lets changes gather while there are many of them: then steps are at least
+// 10 ms apart.
 func (p *Publisher) wait(ctx context.Context) {
-	if !p.busy {
+	idle := time.Since(p.last)
+	if !p.busy || idle >= coalesce {
 		return
 	}
-	t := time.NewTimer(coalesce)
+	t := time.NewTimer(coalesce - idle)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -260,9 +265,10 @@ func (p *Publisher) append(ctx context.Context, causes []source.Change, started,
 
 // measure tells whether changes come fast enough to be worth gathering.
 func (p *Publisher) measure(n int, now time.Time) {
+	p.last = now
 	p.taken += n
 	if age := now.Sub(p.window); age >= time.Second {
-		p.busy = p.taken > busyRate
+		p.busy = float64(p.taken) > busyRate*age.Seconds()
 		p.taken, p.window = 0, now
 	} else if p.taken > busyRate {
 		p.busy = true
