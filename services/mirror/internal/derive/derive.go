@@ -29,6 +29,10 @@ const (
 	LabelCluster       = "mirror.linkerd.io/cluster-name"
 	AnnotationRemote   = "mirror.linkerd.io/remote-svc-fq-name"
 	AnnotationIdentity = "mirror.linkerd.io/remote-gateway-identity"
+	// AnnotationInbound is Weft's own: the inbound port of the proxies of a slice
+	// whose pods are reached without a gateway, so that a client in
+	// transport-header mode connects to the proxy, as it does in its own cluster.
+	AnnotationInbound = "mirror.weftmesh.io/remote-inbound-port"
 	// LabelManagedBy marks what is ours: nothing without it is ever touched, so
 	// a mirror of Linkerd's may run beside this one.
 	LabelManagedBy = "app.kubernetes.io/managed-by"

@@ -14,6 +14,7 @@ const annotationSkip = "config.linkerd.io/skip-inbound-ports"
 // peer is who answers at an endpoint.
 type peer struct {
 	identity string // empty for one without a proxy
+	inbound  uint32 // its proxy's inbound port; 0 when it is not known
 	skip     string // ports that its proxy does not see
 }
 
@@ -22,7 +23,7 @@ type peer struct {
 // send plain text to a workload that has a proxy.
 func peerOf(e *busv1.Endpoint, t Tables, link Link) (peer, bool) {
 	if e.GetWorkload() == "" {
-		return peer{identity: e.GetGatewayIdentity()}, true
+		return peer{identity: e.GetGatewayIdentity(), inbound: e.GetInboundPort()}, true
 	}
 	w := t.Workloads[e.GetWorkload()]
 	if w == nil || w.GetKind() != busv1.Workload_KIND_POD {
@@ -39,7 +40,8 @@ func peerOf(e *busv1.Endpoint, t Tables, link Link) (peer, bool) {
 	return peer{
 		identity: account + "." + w.GetNamespace() + ".serviceaccount.identity." +
 			tmpl.GetControlPlaneNamespace() + "." + link.TrustDomain,
-		skip: tmpl.GetAnnotations()[annotationSkip],
+		inbound: tmpl.GetProxy().GetInboundPort(),
+		skip:    tmpl.GetAnnotations()[annotationSkip],
 	}, true
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ const maxEndpoints = 500
 // group is what the endpoints of one slice share.
 type group struct {
 	identity string // whom their proxies are; empty for one without a proxy
+	inbound  uint32 // their proxies' inbound port; 0 where no pod with a proxy is known
 	remote   string // the name a gateway is asked for; empty without a gateway
 	family   discoveryv1.AddressType
 	ports    []discoveryv1.EndpointPort
@@ -32,6 +34,9 @@ type group struct {
 func (g group) key() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s|%s|%s", g.identity, g.remote, g.family)
+	if g.inbound != 0 {
+		fmt.Fprintf(&b, "|%d", g.inbound)
+	}
 	for _, p := range g.ports {
 		fmt.Fprintf(&b, "|%s/%d/%s", *p.Name, *p.Port, *p.Protocol)
 	}
@@ -91,7 +96,7 @@ func direct(svc *corev1.Service, t Tables, there []*busv1.Endpoint, link Link) [
 		if h := e.GetHostname(); h != "" {
 			ep.Hostname = &h
 		}
-		meshed, plain := group{identity: who.identity, family: family(addr)}, group{family: family(addr)}
+		meshed, plain := group{identity: who.identity, inbound: who.inbound, family: family(addr)}, group{family: family(addr)}
 		for _, p := range e.GetPorts() {
 			g := &meshed
 			if who.identity == "" || who.skips(p.GetPort()) {
@@ -195,6 +200,9 @@ func (m *members) slice(svc *corev1.Service, name string, endpoints []discoveryv
 	s.Labels[discoveryv1.LabelManagedBy] = ManagedBy
 	if m.identity != "" {
 		s.Annotations[AnnotationIdentity] = m.identity
+	}
+	if m.inbound != 0 {
+		s.Annotations[AnnotationInbound] = strconv.Itoa(int(m.inbound))
 	}
 	if m.remote != "" {
 		s.Annotations[AnnotationRemote] = m.remote
