@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -264,7 +265,7 @@ func (b *Balancer[E, C]) next() (<-chan time.Time, func()) {
 func pick[E, C any](members []*Member[E, C], now time.Duration, dice func(int) int, avoid *Member[E, C]) *Member[E, C] {
 	a := draw(members, now, dice, avoid, nil)
 	if a == nil {
-		if avoid != nil && avoid.ready(now) && contains(members, avoid) {
+		if avoid != nil && avoid.ready(now) && slices.Contains(members, avoid) {
 			return avoid
 		}
 		return nil
@@ -295,13 +296,4 @@ func draw[E, C any](members []*Member[E, C], now time.Duration, dice func(int) i
 		}
 	}
 	return nil
-}
-
-func contains[T comparable](all []T, x T) bool {
-	for _, v := range all {
-		if v == x {
-			return true
-		}
-	}
-	return false
 }

@@ -2,10 +2,8 @@ package endpoint
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -85,6 +83,7 @@ func (e *Endpoint) over2(c Call) (*http.Response, error) {
 		WroteHeaders: func() { wrote.Store(true) },
 	}))
 	res, err := conn.RoundTrip(req)
+	conn.started()
 	if err == nil {
 		return res, nil
 	}
@@ -131,18 +130,4 @@ func (e *Endpoint) over1(c Call) (*http.Response, error) {
 		return nil, &unsentError{err}
 	}
 	return nil, err
-}
-
-// State is the TLS state of a connection that Dial made; false if it is plain.
-func State(c net.Conn) (tls.ConnectionState, bool) {
-	for {
-		switch v := c.(type) {
-		case *tls.Conn:
-			return v.ConnectionState(), true
-		case interface{ Under() net.Conn }:
-			c = v.Under()
-		default:
-			return tls.ConnectionState{}, false
-		}
-	}
 }

@@ -51,8 +51,7 @@ func (e *Endpoint) dial(ctx context.Context, session header.Session) (net.Conn, 
 		return nil, context.Cause(ctx)
 	}
 	dialErr := &DialError{Addr: e.Addr, Err: err}
-	var asked *DialError
-	if errors.As(err, &asked) {
+	if asked, ok := errors.AsType[*DialError](err); ok {
 		dialErr = asked
 	}
 	if !dialErr.Refused {
@@ -172,6 +171,6 @@ func userTimeout(conn net.Conn, d time.Duration) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds())) //nolint:gosec // a descriptor fits an int
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 	})
 }

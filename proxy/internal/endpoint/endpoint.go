@@ -16,8 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -81,7 +79,7 @@ func New(e resolve.Endpoint, deps *Deps, reach Reach) *Endpoint {
 		DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		Protocols: only(func(p *http.Protocols) { p.SetHTTP1(true) }),
 	}
-	ep.h2.open = func(ctx context.Context) (*http2.ClientConn, error) { return ep.openHTTP2(ctx) }
+	ep.h2.open = ep.openHTTP2
 	return ep
 }
 

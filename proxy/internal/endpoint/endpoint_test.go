@@ -75,7 +75,7 @@ func listen(t *testing.T, cfg *tls.Config, serve func(net.Conn)) *peer {
 }
 
 func serveHTTP2(h http.Handler) func(net.Conn) {
-	return func(c net.Conn) { (&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: h}) }
+	return func(c net.Conn) { (&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: h}) } //nolint:staticcheck // the one way to serve a single connection
 }
 
 func deps(t *testing.T, ca *identitytest.CA) *Deps {

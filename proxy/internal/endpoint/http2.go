@@ -2,11 +2,10 @@ package endpoint
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"sync"
-	"time"
-
-	"golang.org/x/net/http2"
+	"sync/atomic"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
 )
@@ -14,30 +13,38 @@ import (
 // multiplex keeps the one HTTP/2 connection of an endpoint. All requests share
 // it; while it is being made, they wait for the same attempt.
 type multiplex struct {
-	open func(context.Context) (*http2.ClientConn, error)
+	open func(context.Context) (*http.ClientConn, error)
 
 	mu     sync.Mutex
-	conn   *http2.ClientConn
+	conn   *shared
 	making *attempt
 	closed bool
 }
 
 type attempt struct {
 	done chan struct{}
-	conn *http2.ClientConn
+	conn *shared
 	err  error
 }
 
-// get returns a connection that takes requests.
-func (m *multiplex) get(ctx context.Context) (*http2.ClientConn, error) {
+// shared is a connection that is closed when it is retired and has nothing to do.
+type shared struct {
+	*http.ClientConn
+	starting atomic.Int64 // requests between get and RoundTrip's return
+	retired  atomic.Bool
+}
+
+// get returns a connection that takes a request; the caller calls started on it.
+func (m *multiplex) get(ctx context.Context) (*shared, error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
 		return nil, errGone
 	}
-	if m.conn != nil && m.conn.CanTakeNewRequest() {
+	if c := m.conn; c != nil && c.Err() == nil {
 		defer m.mu.Unlock()
-		return m.conn, nil
+		c.starting.Add(1)
+		return c, nil
 	}
 	a := m.making
 	if a == nil {
@@ -49,78 +56,77 @@ func (m *multiplex) get(ctx context.Context) (*http2.ClientConn, error) {
 	m.mu.Unlock()
 	select {
 	case <-a.done:
-		return a.conn, a.err
+		if a.err != nil {
+			return nil, a.err
+		}
+		a.conn.starting.Add(1)
+		return a.conn, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
 func (m *multiplex) make(ctx context.Context, a *attempt) {
-	a.conn, a.err = m.open(ctx)
+	conn, err := m.open(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.making = nil
-	if a.err == nil {
+	a.err = err
+	if err == nil {
+		a.conn = &shared{ClientConn: conn}
 		m.conn = a.conn
+		conn.SetStateHook(func(*http.ClientConn) { a.conn.settle() })
 		if m.closed {
-			retire(a.conn)
+			a.err = errGone
+			_ = conn.Close()
 		}
 	}
 	close(a.done)
 }
 
+// close retires the connection: its streams end first, however late.
 func (m *multiplex) close() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.closed = true
-	if m.conn != nil {
-		retire(m.conn)
+	c := m.conn
+	m.mu.Unlock()
+	if c != nil {
+		c.retired.Store(true)
+		c.settle()
 	}
 }
 
-// retire lets the streams of a connection end, then closes it.
-func retire(c *http2.ClientConn) {
-	c.SetDoNotReuse() // closes when the last stream ends, however late
-	go func() {
-		// Closes at once if there is none; one that stays longer is on its own.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		_ = c.Shutdown(ctx)
-	}()
+// started tells that RoundTrip has returned: from here the library counts.
+func (c *shared) started() {
+	c.starting.Add(-1)
+	c.settle()
 }
 
-func (e *Endpoint) openHTTP2(ctx context.Context) (*http2.ClientConn, error) {
-	conn, err := e.dial(ctx, sessionHTTP2)
-	if err != nil {
-		return nil, err
+func (c *shared) settle() {
+	if c.retired.Load() && c.starting.Load() == 0 && c.InFlight() == 0 {
+		_ = c.Close()
 	}
-	cc, err := e.transport2().NewClientConn(conn)
-	if err != nil {
-		_ = conn.Close()
-		return nil, &DialError{Addr: e.Addr, Err: err}
-	}
-	return cc, nil
 }
 
-// transport2 carries the settings of a connection; it pools nothing.
-func (e *Endpoint) transport2() *http2.Transport {
+// openHTTP2 makes a connection. The transport only lends it its settings; it
+// pools nothing.
+func (e *Endpoint) openHTTP2(ctx context.Context) (*http.ClientConn, error) {
 	w := e.deps.HTTP2
 	if e.HTTP2.StreamWindow > 0 {
 		w = config.Windows{Stream: e.HTTP2.StreamWindow, Conn: e.HTTP2.ConnWindow}
 	}
-	t1 := &http.Transport{DisableCompression: true, HTTP2: &http.HTTP2Config{
-		MaxReceiveBufferPerConnection: window(w.Conn, 1<<20), MaxReceiveBufferPerStream: window(w.Stream, 65535),
-		SendPingTimeout: e.HTTP2.KeepaliveInterval, PingTimeout: e.HTTP2.KeepaliveTimeout,
-	}}
-	t2, err := http2.ConfigureTransports(t1)
-	if err != nil { // only when the transport has been configured before
-		t2 = &http2.Transport{}
+	t := &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return e.dial(ctx, sessionHTTP2) },
+		DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+		Protocols: only(func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) }),
+		HTTP2: &http.HTTP2Config{
+			// A peer's limit on streams makes requests wait; it must not cost a connection.
+			StrictMaxConcurrentRequests:   true,
+			MaxReceiveBufferPerConnection: window(w.Conn, 1<<20), MaxReceiveBufferPerStream: window(w.Stream, 65535),
+			SendPingTimeout: e.HTTP2.KeepaliveInterval, PingTimeout: e.HTTP2.KeepaliveTimeout,
+		},
 	}
-	t2.DisableCompression = true
-	t2.MaxHeaderListSize = maxHeader
-	// A peer's limit on streams makes requests wait; it must not cost a connection.
-	t2.StrictMaxConcurrentStreams = true
-	return t2
+	return t.NewClientConn(ctx, "http", e.Addr.String())
 }
 
 func window(n uint32, otherwise int) int {

@@ -52,7 +52,8 @@ func Authority(s string, port uint16) (resolve.Target, error) {
 		}
 		return resolve.Target{}, fmt.Errorf("%w: %q", ErrAuthority, s)
 	}
-	host, digits, found := s, "", false
+	var host, digits string
+	var found bool
 	if end := strings.LastIndexByte(s, ']'); strings.HasPrefix(s, "[") && end > 0 {
 		host = s[1:end]
 		if digits, found = strings.CutPrefix(s[end+1:], ":"); !found && s[end+1:] != "" {

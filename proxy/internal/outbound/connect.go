@@ -4,9 +4,14 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
@@ -44,7 +49,7 @@ func (x *exchange) proxied(ctx context.Context) error {
 	out := &http.Request{Method: http.MethodConnect, Host: x.r.Host, URL: &url.URL{Host: x.r.Host}, Header: requestHeaders(x.r.Header)}
 	br := bufio.NewReader(peer)
 	if err = out.Write(peer); err == nil {
-		t.res, err = http.ReadResponse(br, out)
+		t.res, err = http.ReadResponse(br, out) //nolint:bodyclose // a tunnel has none, respond closes any other
 	}
 	if err != nil {
 		_ = peer.Close()
@@ -79,14 +84,15 @@ func (x *exchange) proxied(ctx context.Context) error {
 }
 
 // writeHead writes the head of a response that no body of HTTP follows.
-func writeHead(w interface{ Write([]byte) (int, error) }, status int, h http.Header) error {
-	bw := bufio.NewWriter(w)
-	fmt.Fprintf(bw, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
-	for name, values := range h {
-		for _, v := range values {
-			fmt.Fprintf(bw, "%s: %s\r\n", name, textproto.TrimString(v))
+func writeHead(w io.Writer, status int, h http.Header) error {
+	var b strings.Builder
+	b.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for _, v := range h[name] {
+			b.WriteString(name + ": " + textproto.TrimString(v) + "\r\n")
 		}
 	}
-	fmt.Fprint(bw, "\r\n")
-	return bw.Flush()
+	b.WriteString("\r\n")
+	_, err := io.WriteString(w, b.String())
+	return err
 }

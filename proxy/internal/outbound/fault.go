@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func (e *answered) Error() string { return e.message }
 // failed is what an injected failure answers.
 func failed(f *resolve.Fail) error {
 	if f.GRPC {
-		return &answered{fault{status: http.StatusOK, code: codes.Code(f.Status), message: f.Message}} //nolint:gosec // a code the policy chose
+		return &answered{fault{status: http.StatusOK, code: codes.Code(f.Status), message: f.Message}}
 	}
 	return &answered{fault{status: f.Status, code: codes.FailedPrecondition, message: f.Message}}
 }
@@ -106,9 +107,7 @@ func faultOf(err error) fault {
 func (f fault) write(w http.ResponseWriter, r *http.Request, informational bool) {
 	h := w.Header()
 	clear(h)
-	for name, values := range f.headers {
-		h[name] = values
-	}
+	maps.Copy(h, f.headers)
 	h["Date"] = nil // nobody's clock made this response
 	h.Set("Content-Length", "0")
 	message := printable(f.message)

@@ -88,7 +88,7 @@ func (o *Outbound) newServer(cfg config.Config) *http.Server {
 	if windows.Conn == 0 {
 		windows = cfg.HTTP2
 	}
-	return &http.Server{
+	return &http.Server{ //nolint:gosec // a transparent proxy adds no timeout of its own (complaint E5)
 		Handler:                      http.HandlerFunc(o.handle),
 		Protocols:                    p,
 		DisableGeneralOptionsHandler: true,

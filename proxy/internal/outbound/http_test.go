@@ -410,7 +410,7 @@ func TestUpgradeBecomesATunnel(t *testing.T) {
 	}))
 	r.controls.service(web, hintedH2(app.addr)) // an upgrade is not carried over HTTP/2
 	conn, br := r.connect("")
-	fmt.Fprintf(conn, "GET http://web.shop.svc.cluster.local/chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
+	_, _ = fmt.Fprintf(conn, "GET http://web.shop.svc.cluster.local/chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n")
 	res, err := http.ReadResponse(br, nil)
 	if err != nil || res.StatusCode != 101 || res.Header.Get("Upgrade") != "chat" {
 		t.Fatalf("got %v, %v", res, err)
@@ -418,7 +418,7 @@ func TestUpgradeBecomesATunnel(t *testing.T) {
 	if line, err := br.ReadString('\n'); err != nil || line != "hello\n" {
 		t.Fatalf("got %q, %v", line, err)
 	}
-	fmt.Fprint(conn, "ping\n")
+	_, _ = fmt.Fprint(conn, "ping\n")
 	if line, err := br.ReadString('\n'); err != nil || line != "you said ping\n" {
 		t.Fatalf("got %q, %v", line, err)
 	}
@@ -438,7 +438,7 @@ func (r *rig) connect(authority string) (net.Conn, *bufio.Reader) {
 	if authority == "" {
 		return conn, br
 	}
-	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority)
+	_, _ = fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority)
 	res, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil {
 		r.t.Fatal(err)

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
 	"strings"
@@ -68,9 +69,7 @@ func requestHeaders(from http.Header) http.Header {
 
 // responseHeaders makes the headers that the client gets.
 func responseHeaders(to http.Header, from http.Header) {
-	for name, values := range from {
-		to[name] = values
-	}
+	maps.Copy(to, from)
 	strip(to)
 	for _, name := range []string{"L5d-Proxy-Error", "L5d-Proxy-Connection", "L5d-Orig-Proto"} {
 		delete(to, name)

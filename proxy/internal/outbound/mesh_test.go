@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -91,7 +90,7 @@ func (c *controls) streams(what string) int {
 func (c *controls) Get(r *destpb.GetDestination, s grpc.ServerStreamingServer[destpb.Update]) error {
 	sent := map[string]*destpb.WeightedAddr{}
 	first := true
-	return follow(c, "get "+r.GetPath(), s.Context(), func() ([]*destpb.WeightedAddr, bool) { eps, ok := c.endpoints[r.GetPath()]; return eps, ok }, func(eps []*destpb.WeightedAddr) error {
+	return follow(s.Context(), c, "get "+r.GetPath(), func() ([]*destpb.WeightedAddr, bool) { eps, ok := c.endpoints[r.GetPath()]; return eps, ok }, func(eps []*destpb.WeightedAddr) error {
 		now := map[string]*destpb.WeightedAddr{}
 		add := &destpb.WeightedAddrSet{MetricLabels: map[string]string{"service": "web"}}
 		remove := &destpb.AddrSet{}
@@ -121,7 +120,7 @@ func (c *controls) Get(r *destpb.GetDestination, s grpc.ServerStreamingServer[de
 }
 
 func (c *controls) GetProfile(r *destpb.GetDestination, s grpc.ServerStreamingServer[destpb.DestinationProfile]) error {
-	return follow(c, "profile "+r.GetPath(), s.Context(), func() (*destpb.DestinationProfile, bool) { p, ok := c.profiles[r.GetPath()]; return p, ok }, s.Send)
+	return follow(s.Context(), c, "profile "+r.GetPath(), func() (*destpb.DestinationProfile, bool) { p, ok := c.profiles[r.GetPath()]; return p, ok }, s.Send)
 }
 
 type policyServer struct {
@@ -138,10 +137,10 @@ func (c policyServer) Watch(r *outpb.TrafficSpec, s grpc.ServerStreamingServer[o
 	if a := r.GetAddr(); a != nil {
 		key = fmt.Sprintf("%s:%d", netip.AddrFrom4([4]byte{byte(a.GetIp().GetIpv4() >> 24), byte(a.GetIp().GetIpv4() >> 16), byte(a.GetIp().GetIpv4() >> 8), byte(a.GetIp().GetIpv4())}), a.GetPort())
 	}
-	return follow(c.controls, "policy "+key, s.Context(), func() (*outpb.OutboundPolicy, bool) { p, ok := c.policies[key]; return p, ok }, s.Send)
+	return follow(s.Context(), c.controls, "policy "+key, func() (*outpb.OutboundPolicy, bool) { p, ok := c.policies[key]; return p, ok }, s.Send)
 }
 
-func follow[T any](c *controls, name string, ctx context.Context, get func() (T, bool), send func(T) error) error {
+func follow[T any](ctx context.Context, c *controls, name string, get func() (T, bool), send func(T) error) error {
 	c.mu.Lock()
 	c.opened[name]++
 	c.mu.Unlock()
@@ -384,7 +383,7 @@ func startAs(t *testing.T, id Identity, change ...func(*config.Config)) *rig {
 	conn := r.controls.dial(t)
 	out, err := New(Deps{
 		Config: cfg, Identity: id, Destination: conn, Policy: conn, Metrics: metrics, Drain: r.drain,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

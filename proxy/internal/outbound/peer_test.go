@@ -48,7 +48,7 @@ func echo(name string) http.Handler {
 		w.Header().Set("X-Proto", r.Proto)
 		w.Header().Set("X-Host", r.Host)
 		w.Header().Set("X-Uri", r.RequestURI)
-		fmt.Fprintf(w, "%s %s", name, body)
+		_, _ = fmt.Fprintf(w, "%s %s", name, body)
 	})
 }
 
@@ -114,7 +114,7 @@ func (s *sidecar) serve(c *tls.Conn, h http.Handler) {
 	s.clients <- c.ConnectionState().PeerCertificates[0].DNSNames[0]
 	switch head.Session {
 	case header.HTTP2:
-		(&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: s.downgrade(h)})
+		(&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: s.downgrade(h)}) //nolint:staticcheck // the one way to serve a single connection
 	case header.HTTP1:
 		one := &oneListener{conn: c, done: make(chan struct{})}
 		_ = (&http.Server{Handler: s.count(h), ConnState: func(_ net.Conn, st http.ConnState) {

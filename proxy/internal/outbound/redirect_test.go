@@ -131,17 +131,17 @@ func TestConnectMeantForAnotherProxy(t *testing.T) {
 				}
 				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Other: 1\r\n\r\n")
 				line, _ := br.ReadString('\n')
-				fmt.Fprintf(c, "got %s", line)
+				_, _ = fmt.Fprintf(c, "got %s", line)
 			}()
 		}
 	}()
 	conn, br := r.redirected(addrPort(other))
-	fmt.Fprint(conn, "CONNECT far.example:443 HTTP/1.1\r\nHost: far.example:443\r\n\r\n")
+	_, _ = fmt.Fprint(conn, "CONNECT far.example:443 HTTP/1.1\r\nHost: far.example:443\r\n\r\n")
 	res, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil || res.StatusCode != 200 || res.Header.Get("X-Other") != "1" || res.Header.Get("Content-Length") != "" {
 		t.Fatalf("got %v, %v", res, err)
 	}
-	fmt.Fprint(conn, "hello\n")
+	_, _ = fmt.Fprint(conn, "hello\n")
 	if line, err := br.ReadString('\n'); err != nil || line != "got hello\n" {
 		t.Errorf("got %q, %v", line, err)
 	}

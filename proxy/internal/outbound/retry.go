@@ -195,7 +195,7 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 	if more && x.rule.Retry.Timeout > 0 {
 		headers = time.AfterFunc(x.rule.Retry.Timeout, func() { cancel(errHeadersTimeout) })
 	}
-	t.res, err = x.roundTrip(tryCtx, out, t)
+	t.res, err = x.roundTrip(tryCtx, out, t) //nolint:bodyclose // respond or drop does
 	if headers != nil {
 		headers.Stop()
 	}

@@ -163,8 +163,10 @@ func random() float64 { return rand.Float64() } //nolint:gosec // spread, not se
 // refLabels are the labels of a reference, all names beginning with prefix.
 func refLabels(prefix string, r resolve.Ref) tell.Labels {
 	l := tell.Labels{
-		{Name: prefix + "_group", Value: r.Group}, {Name: prefix + "_kind", Value: r.Kind},
-		{Name: prefix + "_namespace", Value: r.Namespace}, {Name: prefix + "_name", Value: r.Name},
+		{Name: prefix + "_group", Value: r.Group},
+		{Name: prefix + "_kind", Value: r.Kind},
+		{Name: prefix + "_namespace", Value: r.Namespace},
+		{Name: prefix + "_name", Value: r.Name},
 	}
 	if prefix != "route" {
 		l = l.With(prefix+"_port", r.PortLabel()).With(prefix+"_section_name", r.Section)

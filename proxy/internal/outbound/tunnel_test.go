@@ -159,7 +159,7 @@ func TestOpaqueBytesOverMutualTLS(t *testing.T) {
 	r.controls.set(func() { r.controls.policies[authority] = opaquePolicy(authority) })
 	r.controls.service(authority, meshed(netip.AddrPortFrom(peer.addr.Addr(), 5432), "db.shop", peer.addr.Port()))
 	conn, br := r.connect(authority)
-	fmt.Fprint(conn, "GET / HTTP/1.1\n") // not looked at: the policy says bytes
+	_, _ = fmt.Fprint(conn, "GET / HTTP/1.1\n") // not looked at: the policy says bytes
 	if line, err := br.ReadString('\n'); err != nil || line != "echo GET / HTTP/1.1\n" {
 		t.Fatalf("got %q, %v", line, err)
 	}
@@ -167,7 +167,7 @@ func TestOpaqueBytesOverMutualTLS(t *testing.T) {
 		t.Errorf("transport header %+v, want %+v", got, want)
 	}
 	// Our end of the connection ends; the other may still answer, then ends too.
-	fmt.Fprint(conn, "last\n")
+	_, _ = fmt.Fprint(conn, "last\n")
 	_ = conn.(*net.TCPConn).CloseWrite()
 	rest, err := io.ReadAll(br)
 	if err != nil || string(rest) != "echo last\n" {
@@ -260,7 +260,7 @@ func TestHTTPInsideConnectIsRoutedAsHTTP(t *testing.T) {
 	r.controls.service(web, plain(app.addr))
 	conn, br := r.connect(web)
 	for range 2 {
-		fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: web.shop.svc.cluster.local\r\n\r\n")
+		_, _ = fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: web.shop.svc.cluster.local\r\n\r\n")
 		res, err := http.ReadResponse(br, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -282,7 +282,7 @@ func TestWrongPeerIdentityClosesOpaqueConnections(t *testing.T) {
 	r.controls.set(func() { r.controls.policies[authority] = opaquePolicy(authority) })
 	r.controls.service(authority, meshed(netip.AddrPortFrom(peer.addr.Addr(), 5432), "db.shop", peer.addr.Port()))
 	conn, br := r.connect(authority)
-	fmt.Fprint(conn, "secret\n")
+	_, _ = fmt.Fprint(conn, "secret\n")
 	if _, err := br.ReadString('\n'); err == nil {
 		t.Error("the connection was carried")
 	}
@@ -304,7 +304,7 @@ func TestRequestsThatNobodyLookedAtMove(t *testing.T) {
 				return
 			}
 			if n > 0 {
-				go (&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: echo("b")})
+				go (&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: echo("b")}) //nolint:staticcheck // the one way to serve a single connection
 				continue
 			}
 			go refuse(c)

@@ -77,7 +77,8 @@ func (d *Redirect) To(r *http.Request, authority, prefix string) (string, bool) 
 		port = ""
 	}
 	to.Host = host
-	if port != "" && !(to.Scheme == "http" && port == "80") && !(to.Scheme == "https" && port == "443") {
+	usual := map[string]string{"http": "80", "https": "443"}[to.Scheme]
+	if port != "" && port != usual {
 		to.Host = net.JoinHostPort(host, port)
 	}
 	switch {

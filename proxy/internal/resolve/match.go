@@ -105,14 +105,14 @@ func rankHost(hosts []HostMatch, host string) (int, bool) {
 	return best, found
 }
 
-func (rule *Rule) rank(r *http.Request, query *url.Values) (rank, bool) {
-	if len(rule.Matches) == 0 {
+func (r *Rule) rank(req *http.Request, query *url.Values) (rank, bool) {
+	if len(r.Matches) == 0 {
 		return rank{}, true
 	}
 	var best rank
 	found := false
-	for i := range rule.Matches {
-		got, ok := rule.Matches[i].rank(r, query)
+	for i := range r.Matches {
+		got, ok := r.Matches[i].rank(req, query)
 		if ok && (!found || got.over(best)) {
 			best, found = got, true
 		}

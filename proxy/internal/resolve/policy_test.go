@@ -106,7 +106,7 @@ func TestRuleOf(t *testing.T) {
 				}}}}},
 			},
 		}}},
-		RequestTimeout: durationpb.New(time.Second),
+		RequestTimeout: durationpb.New(time.Second), //nolint:staticcheck // what older controllers send
 		Timeouts:       &routepb.Timeouts{Response: durationpb.New(2 * time.Second)},
 		Retry: &outpb.HttpRoute_Retry{MaxRetries: 100000, MaxRequestBytes: 10, Conditions: &outpb.HttpRoute_Retry_Conditions{
 			StatusRanges: []*outpb.HttpRoute_Retry_Conditions_StatusRange{{Start: 500, End: 599}},

@@ -51,7 +51,7 @@ func httpRule(r *outpb.HttpRoute_Rule) (Rule, error) {
 	}
 	out.Timeouts = timeoutsOf(r.GetTimeouts())
 	if r.GetTimeouts().GetRequest() == nil {
-		out.Timeouts.Request = r.GetRequestTimeout().AsDuration()
+		out.Timeouts.Request = r.GetRequestTimeout().AsDuration() //nolint:staticcheck // what older controllers send
 	}
 	if retry := r.GetRetry(); retry != nil {
 		if retry.GetConditions() == nil {
@@ -137,7 +137,7 @@ func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
 	}
 	out.Timeouts = timeoutsOf(r.GetTimeouts())
 	if r.GetTimeouts().GetRequest() == nil {
-		out.Timeouts.Request = r.GetRequestTimeout().AsDuration()
+		out.Timeouts.Request = r.GetRequestTimeout().AsDuration() //nolint:staticcheck // what older controllers send
 	}
 	if retry := r.GetRetry(); retry != nil {
 		if retry.GetConditions() == nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,15 +55,6 @@ func text(t *testing.T, m *Metrics) []string {
 	return lines
 }
 
-func has(lines []string, want string) bool {
-	for _, l := range lines {
-		if l == want {
-			return true
-		}
-	}
-	return false
-}
-
 func TestHTTPSpeaksLinkerd(t *testing.T) {
 	c := &clock{now: time.Unix(0, 0)}
 	m := New(Config{Now: c.Now})
@@ -88,7 +80,7 @@ func TestHTTPSpeaksLinkerd(t *testing.T) {
 		"response_latency_ms_bucket{" + fmt.Sprintf(common, "", "", ``) + `,le="50000"} 0`,
 		"response_latency_ms_bucket{" + fmt.Sprintf(common, "", "", ``) + `,le="+Inf"} 1`,
 	} {
-		if !has(lines, want) {
+		if !slices.Contains(lines, want) {
 			t.Errorf("missing %s", want)
 		}
 	}
@@ -112,7 +104,7 @@ func TestTCP(t *testing.T) {
 	}
 	_, _ = conn.Write([]byte("hi"))
 	const l = `{direction="inbound",no_tls_reason="no_tls_from_remote",peer="src",tls="no_identity"}`
-	if got := text(t, m); !has(got, "tcp_open_connections"+l+" 1") {
+	if got := text(t, m); !slices.Contains(got, "tcp_open_connections"+l+" 1") {
 		t.Errorf("got %q", got)
 	}
 	_ = conn.Close()
@@ -173,7 +165,7 @@ func TestIdleSeriesAreDroppedAndReturn(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	idle.Inc() // a handle outlives its series
-	if got := text(t, m); !has(got, `request_total{a="idle"} 6`) {
+	if got := text(t, m); !slices.Contains(got, `request_total{a="idle"} 6`) {
 		t.Errorf("got %q", got)
 	}
 	// Another handle may have taken the key meanwhile: both then count there.
@@ -184,7 +176,7 @@ func TestIdleSeriesAreDroppedAndReturn(t *testing.T) {
 	other := m.Counter(RequestTotal, Labels{{"a", "idle"}})
 	other.Inc()
 	idle.Inc()
-	if got := text(t, m); !has(got, `request_total{a="idle"} 2`) {
+	if got := text(t, m); !slices.Contains(got, `request_total{a="idle"} 2`) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -204,7 +196,7 @@ func TestPeersCannotMakeUpStatuses(t *testing.T) {
 	for i := range 1000 {
 		h.Start().End(End{Status: 200, GRPC: fmt.Sprint("made up ", i)})
 	}
-	if got := text(t, m); !has(got, `response_total{classification="failure",grpc_status="2",status_code="200"} 1000`) {
+	if got := text(t, m); !slices.Contains(got, `response_total{classification="failure",grpc_status="2",status_code="200"} 1000`) {
 		t.Errorf("%d lines", len(got))
 	}
 }
