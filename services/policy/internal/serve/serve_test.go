@@ -423,6 +423,28 @@ func TestOneQuestionIsAnsweredOnce(t *testing.T) {
 	}
 }
 
+// TestOwnLabelsAreNotShared keeps pods of one template apart that differ in a
+// label of their own, as those of a StatefulSet do.
+func TestOwnLabelsAreNotShared(t *testing.T) {
+	numbered := func(i string) bus.Change {
+		return bus.Change{Table: busv1.Table_TABLE_WORKLOADS, Key: bus.Key("pod", "grove", "plum-"+i), Value: bus.Encode(&busv1.Workload{
+			Kind: busv1.Workload_KIND_POD, Namespace: "grove", Name: "plum-" + i, Uid: i, Template: bus.Key("grove", "plum"),
+			Labels: map[string]string{"apps.kubernetes.io/pod-index": i},
+		})}
+	}
+	first := bus.Change{Table: busv1.Table_TABLE_SERVERS, Key: bus.Key("grove", "first"), Value: bus.Encode(&busv1.Server{
+		Namespace: "grove", Name: "first", Port: 80,
+		Pods: &busv1.Selector{MatchLabels: map[string]string{"apps.kubernetes.io/pod-index": "0"}},
+	})}
+	r := start(t, Config{}, template("plum", "linkerd"), numbered("0"), numbered("1"), first)
+	for i, want := range []string{"first", "deny"} {
+		s := r.watchPort(t, fmt.Sprintf("grove:plum-%d", i), 80)
+		if got := recv(t, s).GetLabels()["name"]; got != want {
+			t.Errorf("plum-%d has server %q, want %q", i, got, want)
+		}
+	}
+}
+
 // value reads a counter, a gauge, or the count of a histogram.
 func value(t testing.TB, reg *prometheus.Registry, name, api string) float64 {
 	t.Helper()
