@@ -73,10 +73,10 @@ type Publisher struct {
 	report  atomic.Pointer[Report]
 
 	// Below: Run's goroutine only.
-	state  *state.State
-	term   term
-	led    bool
-	fails  int
+	state *state.State
+	term  term
+	led   bool
+	fails int
 	// How much was taken since window, when the last step was, and whether that
 	// is much.
 	taken  int

@@ -234,11 +234,11 @@ func TestManyChangesTravelTogether(t *testing.T) {
 			t.Errorf("%d batches for 2000 changes in 2 s, want the first 500 alone and the others by tens", n)
 		}
 		time.Sleep(3 * time.Second) //nolint:forbidigo // virtual time
-		r.put(annotated("z", "1"))
+		r.put(annotated("z", "one"))
 		synctest.Wait()
 		r.diary.read()
 		time.Sleep(2 * time.Second) //nolint:forbidigo // virtual time
-		r.put(annotated("z", "2"))
+		r.put(annotated("z", "two"))
 		before := time.Now()
 		r.says("append +z")
 		if waited := time.Since(before); waited != 0 {
