@@ -33,16 +33,25 @@ func (in *Inbound) ServeAdmin(ctx context.Context, l net.Listener, h http.Handle
 	srv.Protocols.SetUnencryptedHTTP2(true)
 	srv.ReadHeaderTimeout, srv.IdleTimeout = 10*time.Second, 2*time.Minute
 
+	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
 		_ = l.Close()
+		// The answer to POST /shutdown may be on its way.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = srv.Shutdown(last)
 		_ = srv.Close()
 	})
-	defer stop()
 	go in.acceptAdmin(ctx, l, queue)
-	if err := srv.Serve(queue); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-		return err
+	err := srv.Serve(queue)
+	if !stop() {
+		<-closed
 	}
-	return nil
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, queue *handoff) {
