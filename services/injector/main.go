@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/weftmesh/weft/bus"
@@ -89,6 +90,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
+	slog.Info("webhook listening", obs.Addr(lis.Addr().String()))
 	s.Part("webhook", func(ctx context.Context) error { return serve.Serve(ctx, lis, admitter, certs) })
 	return nil
 }
