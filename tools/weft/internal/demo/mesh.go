@@ -53,7 +53,7 @@ func (m *mesh) said() []string {
 
 // start brings everything up, the load generator last, and returns when a
 // request has gone all the way through.
-func (m *mesh) start(ctx context.Context, manifests string, step func(string)) error {
+func (m *mesh) start(ctx context.Context, step func(string)) error {
 	if err := m.claim(); err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func (m *mesh) start(ctx context.Context, manifests string, step func(string)) e
 		return err
 	}
 	m.certs = certs
-	shop, err := stage(filepath.Join(manifests, "shop"), m.shop())
+	shop, err := stage(filepath.Join(m.from, "shop"), m.shop())
 	if err != nil {
 		return err
 	}
-	remote, err := stage(filepath.Join(manifests, "far"), m.far())
+	remote, err := stage(filepath.Join(m.from, "far"), m.far())
 	if err != nil {
 		return err
 	}

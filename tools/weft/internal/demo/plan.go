@@ -27,6 +27,7 @@ type layout struct {
 	bin  string // the binaries
 	root string // .demo, made by the run
 	base int    // the first port
+	from string // the manifests, deploy/demo
 }
 
 func (l layout) shop() string     { return filepath.Join(l.root, "shop") }
@@ -98,7 +99,7 @@ func plan(l layout, certs *pki.Set) []part {
 		"-identity-trust-domain", trustDomain, "-identity-scheme", "kubernetes.io/tls", "-issuer", certs.IssuerDir,
 		"-trust-anchors", certs.AnchorsFile, "-tokens", "jwks:"+certs.KeysFile)...)
 	add("injector", "injector", with(bus(near), "-listen", l.addr(portInjector), "-cert", certs.WebhookCert, "-key", certs.WebhookKey,
-		"-trust-anchors", certs.AnchorsFile, "-controller-namespace", namespace)...)
+		"-trust-anchors", certs.AnchorsFile, "-controller-namespace", namespace, "-config", filepath.Join(l.from, "values.yaml"))...)
 	add("mirror", "mirror", with(bus(near), "-remote.servers", "nats://"+l.addr(portFarBus), "-remote.cluster", far,
 		"-cluster-name", far, "-sink", "dir", "-dir", l.mirrored())...)
 	add("heartbeat", "heartbeat", bus(near)...)

@@ -59,10 +59,10 @@ func Run(ctx context.Context, o Options) error {
 
 // begin starts the mesh; the caller stops it, also after an error.
 func begin(ctx context.Context, o Options) (*mesh, error) {
-	m := &mesh{layout: layout{bin: o.Bin, root: o.Dir, base: o.Base}}
+	m := &mesh{layout: layout{bin: o.Bin, root: o.Dir, base: o.Base, from: o.Manifests}}
 	began := time.Now()
 	step := func(what string) { _, _ = fmt.Fprintf(o.Out, "%6.1fs  %s\n", time.Since(began).Seconds(), what) }
-	if err := m.start(ctx, o.Manifests, step); err != nil {
+	if err := m.start(ctx, step); err != nil {
 		return m, err
 	}
 	step("the mesh is up")
