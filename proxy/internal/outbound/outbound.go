@@ -189,6 +189,8 @@ func (o *Outbound) Run(ctx context.Context) error {
 func (o *Outbound) Close() {
 	o.end()
 	_ = o.server.Close()
+	o.targets.empty()
+	o.pools.empty()
 }
 
 // accept waits a little and goes on when accepting fails, as it does when the

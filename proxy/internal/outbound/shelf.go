@@ -93,6 +93,21 @@ func (s *shelf[V]) drop(key string, same func(V) bool) {
 	}
 }
 
+// empty forgets everything; what is in use is closed when it is released.
+func (s *shelf[V]) empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, at := range s.slots {
+		delete(s.slots, key)
+		if at.timer != nil {
+			at.timer.Stop()
+		}
+		if at.users == 0 {
+			s.close(at.value)
+		}
+	}
+}
+
 // room drops the longest idle; it is called with the lock held.
 func (s *shelf[V]) room() bool {
 	var oldest string
