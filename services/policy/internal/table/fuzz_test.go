@@ -1,0 +1,82 @@
+package table
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
+	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+)
+
+// FuzzRows applies rows of any bytes to a small cluster. Whatever they hold,
+// nothing panics, answers can be encoded, and under a denying default no
+// authorization appears without a policy or an access policy.
+func FuzzRows(f *testing.F) {
+	for _, c := range []bus.Change{
+		template("a", "t"), pod("a", "p", "1", "a/t"), server("a", "s", 80), policy("a", "door", "amy", ""), meshTLS("a", "amy", "*."), service("a", "s", 1, "10.0.0.1"),
+	} {
+		f.Add(int32(c.Table), c.Key, c.Value)
+	}
+	f.Add(int32(busv1.Table_TABLE_SERVICES), "a/s", bus.Encode(&busv1.Service{
+		Namespace: "a", Name: "s", ClusterIps: []string{"None", "::ffff:10.0.0.1", "x"},
+		Ports: []*busv1.ServicePort{{Port: 80, AppProtocol: "x"}, {Port: 70000}, {}},
+		Annotations: map[string]string{
+			"balancer.linkerd.io/failure-accrual":                              "unified",
+			"balancer.alpha.linkerd.io/failure-accrual-success-rate-threshold": "NaN",
+			"balancer.linkerd.io/failure-accrual-consecutive-max-penalty":      "106751d",
+			"retry.linkerd.io/http":                                            "5xx",
+			"config.linkerd.io/opaque-ports":                                   "1-65535,0",
+		},
+	}))
+	f.Fuzz(func(t *testing.T, number int32, key string, value []byte) {
+		tables := complete(t, template("a", "t"), pod("a", "p", "1", "a/t"))
+		c := bus.Change{Table: busv1.Table(number), Key: key, Value: value}
+		apply(tables, c)
+		who := derive.Workload{Namespace: "a", Name: "p"}
+		for _, port := range []uint16{1, 80, 65535} {
+			a := ask(t, tables, who, port)
+			if a == nil {
+				continue
+			}
+			if _, err := derive.Seal(a); err != nil {
+				t.Fatalf("port %d: %v", port, err)
+			}
+			if len(a.GetAuthorizations()) > 0 && !opens(c) {
+				t.Fatalf("port %d is open to %v", port, a.GetAuthorizations())
+			}
+		}
+		target := derive.ServicePort{Namespace: "a", Name: "s", Port: 80}
+		s, err := tables.Service("a", "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s != nil {
+			if _, err := derive.Seal(outbound.Answer(tables.cluster, s.Service, target)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		apply(tables, removed(c), template("a", "t"), pod("a", "p", "1", "a/t"))
+		fresh := complete(t, template("a", "t"), pod("a", "p", "1", "a/t"))
+		if got, want := ask(t, tables, who, 80), ask(t, fresh, who, 80); !proto.Equal(got, want) {
+			t.Fatalf("a row that is gone still shows: %v, want %v", got, want)
+		}
+	})
+}
+
+// opens says whether a row may let somebody in: an access policy of a Server,
+// or a template with a default policy of its own.
+func opens(c bus.Change) bool {
+	switch c.Table {
+	case busv1.Table_TABLE_SERVERS:
+		row := &busv1.Server{}
+		return proto.Unmarshal(c.Value, row) == nil && row.GetAccessPolicy() != ""
+	case busv1.Table_TABLE_TEMPLATES:
+		row := &busv1.Template{}
+		return proto.Unmarshal(c.Value, row) == nil && row.GetAnnotations()["config.linkerd.io/default-inbound-policy"] != ""
+	}
+	return false
+}
