@@ -177,7 +177,7 @@ func TestSpansAreChildrenOfTheChange(t *testing.T) {
 // TestClientThatNeverReads is complaints A1 and A2 for both streams: another
 // stream hears of changes at once, and the blocked one is given up.
 func TestClientThatNeverReads(t *testing.T) {
-	r := start(t, Config{SendTimeout: 200 * time.Millisecond},
+	r := start(t, Config{SendTimeout: time.Second},
 		template("plum", "linkerd"), pod("plum-0", "1", "plum"), pod("fig-0", "2", "plum"), serverRow("web", ""), service("plum", 80, "10.96.0.1"))
 	deaf := r.watchPort(t, "grove:plum-0", 80)
 	recv(t, deaf)
@@ -195,7 +195,7 @@ func TestClientThatNeverReads(t *testing.T) {
 		Namespace: "grove", Name: "door", Target: &busv1.Ref{Group: "policy.linkerd.io", Kind: "Server", Name: "web"},
 		Authentications: []*busv1.Ref{{Group: "policy.linkerd.io", Kind: "MeshTLSAuthentication", Name: "many"}},
 	})})
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(40 * time.Second)
 	protocols := []string{"http", "kubernetes.io/h2c"}
 	for i := 0; value(t, r.registry, "weft_policy_streams_blocked_total", "") == 0; i++ {
 		if time.Now().After(deadline) {
@@ -207,7 +207,7 @@ func TestClientThatNeverReads(t *testing.T) {
 			Namespace: "grove", Name: "plum", ClusterIps: []string{"10.96.0.1"}, Ports: []*busv1.ServicePort{{Port: 80, AppProtocol: protocols[i%2]}},
 		})})
 		recv(t, other)
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("the other stream waited %v", took)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 )
 
-const worlds = 30
+const worlds = 20
 
 // TestAnyOrderGivesOneAnswer lets the rows of random clusters arrive in random
 // order, some of them in passing versions, some removed and put again, and
