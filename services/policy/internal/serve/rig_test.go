@@ -73,7 +73,7 @@ func start(t testing.TB, cfg Config, rows ...bus.Change) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patience, giveUp := context.WithTimeout(t.Context(), time.Minute)
+	patience, giveUp := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(giveUp)
 	r.patience = patience
 	ctx, stop := context.WithCancel(t.Context())
