@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type natsBus struct {
 	reg     prometheus.Registerer
 	slow    prometheus.Counter
 	up      prometheus.Gauge
+	// closed says that the connection has ended for good.
+	closed chan struct{}
 
 	mu       sync.Mutex
 	watchers map[int]func(Event)
@@ -61,6 +64,13 @@ func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Regist
 		peer:     nuid.Next(),
 		reg:      reg,
 		watchers: map[int]func(Event){},
+		closed:   make(chan struct{}),
+	}
+	if cfg.Credentials != "" {
+		// The client reads it at each connection, and would only ever retry.
+		if _, err := os.Stat(cfg.Credentials); err != nil {
+			return nil, fmt.Errorf("connecting to the bus: reading credentials: %w", err)
+		}
 	}
 	b.slow, b.up = connectionMetrics(reg, b.cluster)
 	opts := []nats.Option{
@@ -76,8 +86,12 @@ func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Regist
 		// The log's ring is the buffer. NATS' own would replay stale batches,
 		// perhaps of a deposed leader.
 		nats.ReconnectBufSize(-1),
-		nats.ConnectHandler(func(*nats.Conn) { b.tell(Connected) }),
-		nats.ReconnectHandler(func(*nats.Conn) { b.tell(Connected) }),
+		// Credentials are renewed under a running process, and servers come back
+		// before their accounts do: no refusal is final.
+		nats.IgnoreAuthErrorAbort(),
+		nats.ConnectHandler(b.connected),
+		nats.ReconnectHandler(b.connected),
+		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
 		nats.ErrorHandler(b.failed),
 	}
@@ -223,6 +237,11 @@ func (b *natsBus) tell(e Event) {
 	}
 }
 
+func (b *natsBus) connected(conn *nats.Conn) {
+	slog.Info("bus connected", "cluster", b.cluster, "server", conn.ConnectedUrlRedacted())
+	b.tell(Connected)
+}
+
 func (b *natsBus) disconnected(err error) {
 	if err != nil {
 		slog.Warn("bus connection lost", "cluster", b.cluster, "error", err)
@@ -248,7 +267,14 @@ func (b *natsBus) Reconnect() {
 }
 
 func (b *natsBus) Run(ctx context.Context) error {
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-b.closed:
+		if ctx.Err() != nil {
+			return nil
+		}
+		return errors.New("running the bus: the connection was closed for good")
+	}
 	// What was published last, a leaving presence for one, should still go out.
 	_ = b.conn.FlushTimeout(connectTimeout)
 	b.Close()

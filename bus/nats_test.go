@@ -73,6 +73,25 @@ func TestConnectBeforeThereIsAServer(t *testing.T) {
 	w.Agree(writer, reader)
 }
 
+func TestRunEndsWithTheProcessOrTheConnection(t *testing.T) {
+	t.Parallel()
+	srv := bustest.NATS(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	tr := srv.Join("")
+	go func() { ended <- tr.Run(ctx) }()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run() after its context = %v", err)
+	}
+	tr = srv.Join("")
+	go func() { ended <- tr.Run(t.Context()) }()
+	tr.Close()
+	if err := <-ended; err == nil {
+		t.Error("Run() of a closed connection = nil, want an error that ends the process")
+	}
+}
+
 // TestSlowConsumerIsToldSo: NATS drops what a subscription can't hold; who
 // watches the transport hears of it.
 func TestSlowConsumerIsToldSo(t *testing.T) {
@@ -118,6 +137,10 @@ func TestConnectRefusesNonsense(t *testing.T) {
 	cfg := bus.Config{CA: filepath.Join(dir, "absent.pem")}
 	if _, err := bus.Connect(t.Context(), cfg, "test", prometheus.NewRegistry()); err == nil {
 		t.Error("Connect() with an absent CA = nil error")
+	}
+	cfg = bus.Config{Credentials: filepath.Join(dir, "absent.creds")}
+	if _, err := bus.Connect(t.Context(), cfg, "test", prometheus.NewRegistry()); err == nil {
+		t.Error("Connect() with absent credentials = nil error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
