@@ -72,6 +72,7 @@ func TestCases(t *testing.T) {
 // directory finds the case files. A relative path may be meant from the
 // module's root, where the command is typed, or from this package.
 func directory(t *testing.T) string {
+	t.Helper()
 	if *dir == "" {
 		return "testdata"
 	}
@@ -112,6 +113,7 @@ func compatibility() (map[string]bool, error) {
 
 // judge runs one case and says how it went; why is empty when it passed.
 func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why string) {
+	t.Helper()
 	w := newWorld(t)
 	for _, raw := range c.Given {
 		if err := given(w, raw); err != nil {

@@ -22,6 +22,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
 	return &world{dir: t.TempDir(), objects: map[string]map[string]any{}}
 }
 

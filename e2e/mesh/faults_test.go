@@ -13,6 +13,7 @@ import (
 )
 
 func plainHouse(t *testing.T) *house {
+	t.Helper()
 	h := newHouse(t, namespaceShop, serviceOf("books", "10.96.1.1", 8080))
 	h.write("books-1.yaml", podOf("books-1", "books", "10.1.0.1", 8080, false))
 	h.wantEndpoints("the first endpoint is known", "10.1.0.1:8080")

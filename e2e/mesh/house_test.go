@@ -36,6 +36,7 @@ type house struct {
 
 // newHouse starts a bus, a watcher and a destination; the rest on demand.
 func newHouse(t *testing.T, manifests ...string) *house {
+	t.Helper()
 	h := &house{t: t, dir: t.TempDir(), state: t.TempDir(), cluster: "local", busAddr: proc.FreePort(t)}
 	h.write("base.yaml", manifests...)
 	h.startBus()
@@ -101,8 +102,14 @@ func (h *house) weft(args ...string) string {
 func (h *house) tryWeft(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), proc.Patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, proc.Binary(h.t, "weft"), args...).CombinedOutput()
-	return string(out), err
+	var out, notes strings.Builder
+	cmd := exec.CommandContext(ctx, proc.Binary(h.t, "weft"), args...)
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, notes.String())
+	}
+	return out.String(), err
 }
 
 // write puts documents into one manifest file, whole or not at all.
@@ -183,7 +190,7 @@ func get(ctx context.Context, client *http.Client, target string) (string, error
 // app serves its own address as text, the way a test tells backends apart.
 func app(t *testing.T, addr string) {
 	t.Helper()
-	lis, err := net.Listen("tcp", addr) //nolint:noctx // a test's listener
+	lis, err := net.Listen("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +202,7 @@ func app(t *testing.T, addr string) {
 }
 
 func dial(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second) //nolint:noctx // short
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
 	}

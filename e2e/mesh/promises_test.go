@@ -21,6 +21,7 @@ const books = "http://books.shop.svc.cluster.local:8080/"
 // meshedHouse is a client's proxy, a meshed books, and everything they need.
 // Each test has its own third octet, so that tests can't meet.
 func meshedHouse(t *testing.T, octet int) (h *house, client, server string) {
+	t.Helper()
 	client, server = fmt.Sprintf("127.3.%d.1", octet), fmt.Sprintf("127.3.%d.2", octet)
 	h = newHouse(t, namespaceShop, serviceOf("books", "10.96.1.1", 8080))
 	h.startPolicy()
@@ -77,6 +78,7 @@ func TestEndpointChangeReachesProxy(t *testing.T) {
 
 // hits sends one request and is nil if the wanted address answered.
 func hits(t *testing.T, client, want string) error {
+	t.Helper()
 	body, err := get(t.Context(), through(client), books)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package caseset
 
 import (
+	"maps"
 	"slices"
 )
 
@@ -16,9 +17,7 @@ type State struct {
 // Fold applies messages to a state and returns the new one.
 func Fold(from State, messages []Message) State {
 	to := State{Live: map[string]any{}, Last: from.Last, Status: from.Status}
-	for a, v := range from.Live {
-		to.Live[a] = v
-	}
+	maps.Copy(to.Live, from.Live)
 	for _, m := range messages {
 		if code, ok := m["status"].(string); ok {
 			to.Status = code
@@ -59,9 +58,7 @@ func withSet(addr map[string]any, labels any) map[string]any {
 		return addr
 	}
 	out := map[string]any{"set_labels": labels}
-	for k, v := range addr {
-		out[k] = v
-	}
+	maps.Copy(out, addr)
 	return out
 }
 

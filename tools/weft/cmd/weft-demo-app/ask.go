@@ -63,7 +63,7 @@ func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
 		return nil, fmt.Errorf("asking the proxy for %s: %w", target, err)
 	}
 	read := bufio.NewReader(conn)
-	resp, err := http.ReadResponse(read, &http.Request{Method: http.MethodConnect})
+	resp, err := http.ReadResponse(read, &http.Request{Method: http.MethodConnect}) //nolint:bodyclose // an answer to CONNECT has none
 	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("asking the proxy for %s: %w", target, err)

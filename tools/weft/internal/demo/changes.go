@@ -98,5 +98,5 @@ func lastWritten(l layout) time.Time {
 func text(a *netapi.TcpAddress) string {
 	var four [4]byte
 	binary.BigEndian.PutUint32(four[:], a.GetIp().GetIpv4())
-	return netip.AddrPortFrom(netip.AddrFrom4(four), uint16(a.GetPort())).String() //nolint:gosec // a port
+	return netip.AddrPortFrom(netip.AddrFrom4(four), uint16(a.GetPort())).String()
 }

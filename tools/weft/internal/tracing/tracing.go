@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -135,8 +136,8 @@ func oneChange(ctx context.Context, out io.Writer, bin string) error {
 func processes(ctx context.Context, bin, dir, manifests, collector string) (addr string, stop func(), err error) {
 	var children []*child.Child
 	stop = func() {
-		for i := len(children) - 1; i >= 0; i-- {
-			children[i].Stop(3 * time.Second)
+		for _, c := range slices.Backward(children) {
+			c.Stop(3 * time.Second)
 		}
 	}
 	ports := make([]string, 4)
