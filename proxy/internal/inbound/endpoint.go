@@ -51,7 +51,12 @@ func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) 
 	out := r.Clone(httptrace.WithClientTrace(r.Context(), trace))
 	out.RequestURI = ""
 	out.Trailer = r.Trailer // filled in when the body has been read: not the clone's
-	out.Body, out.ContentLength = r.Body, r.ContentLength
+	out.ContentLength = r.ContentLength
+	if out.Body = r.Body; r.Body != http.NoBody {
+		body := newRewind(r.Body)
+		out.Body, _ = body.again()
+		out.GetBody = body.again
+	}
 	out.Close = false
 	absolute := r.URL.IsAbs()
 	if x.upgraded {
