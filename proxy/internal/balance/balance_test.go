@@ -125,6 +125,26 @@ func TestPickProperty(t *testing.T) {
 	}
 }
 
+// Connecting is not the endpoint's response time.
+func TestResponseTimeCountsFromSending(t *testing.T) {
+	now := time.Duration(0)
+	b := build(func(c *Config[string, *conn]) {
+		c.Clock = func() time.Duration { return now }
+		c.DefaultRTT = time.Millisecond
+	})
+	b.Set([]string{"a"})
+	l, _ := b.Try(nil)
+	now += time.Second // the handshake
+	l.Sending()
+	now += 5 * time.Millisecond
+	l.FirstByte()
+	now += time.Second // the body
+	l.End(Success)
+	if got := l.load.Estimate(5*time.Millisecond + time.Second); got < 4.9 || got > 5.1 {
+		t.Errorf("estimate %v ms, want 5", got)
+	}
+}
+
 func TestSetKeepsWhatStays(t *testing.T) {
 	b := build(nil)
 	b.Set([]string{"a", "b"})

@@ -52,24 +52,30 @@ func (m *Member[E, C]) lease(now time.Duration) (*Lease[E, C], bool) {
 		return nil, false
 	}
 	m.pending.Add(1)
-	return &Lease[E, C]{Member: m, began: now, probeReach: probeReach, probeAnswers: probeAnswers}, true
+	l := &Lease[E, C]{Member: m, probeReach: probeReach, probeAnswers: probeAnswers}
+	l.began.Store(int64(now))
+	return l, true
 }
 
 // A Lease is one request's use of a member. End must be called once; calling it
 // again does nothing.
 type Lease[E, C any] struct {
 	*Member[E, C]
-	began                    time.Duration
+	began                    atomic.Int64 // as a time.Duration of the clock
 	sampled, ended           atomic.Bool
 	probeReach, probeAnswers bool
 }
+
+// Sending tells that there is a connection: response time counts from here, or
+// an endpoint would look slow for the one request that had to connect.
+func (l *Lease[E, C]) Sending() { l.began.Store(int64(l.b.cfg.Clock())) }
 
 // FirstByte takes the response time: the first data of the response, or, for
 // plain connections, that the connection is up. Only the first call counts.
 func (l *Lease[E, C]) FirstByte() {
 	if l.sampled.CompareAndSwap(false, true) {
 		now := l.b.cfg.Clock()
-		l.load.Sample(now, now-l.began)
+		l.load.Sample(now, now-time.Duration(l.began.Load()))
 	}
 }
 

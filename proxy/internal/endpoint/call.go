@@ -18,10 +18,17 @@ import (
 // endpoint's to change.
 type Call struct {
 	Request  *http.Request
-	HTTP2    bool // the client spoke HTTP/2
-	Minor    int  // of the client's HTTP/1
-	Absolute bool // the client sent a whole URI, and the server is to see it
-	Upgrade  bool // the client asked to leave HTTP
+	HTTP2    bool   // the client spoke HTTP/2
+	Minor    int    // of the client's HTTP/1
+	Absolute bool   // the client sent a whole URI, and the server is to see it
+	Upgrade  bool   // the client asked to leave HTTP
+	Sending  func() // called when there is a connection to send on
+}
+
+func (c Call) sending() {
+	if c.Sending != nil {
+		c.Sending()
+	}
 }
 
 // errGone means that the endpoint has left the set: another takes the request.
@@ -78,6 +85,7 @@ func (e *Endpoint) over2(c Call) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.sending()
 	var wrote atomic.Bool
 	req := c.Request.WithContext(httptrace.WithClientTrace(c.Request.Context(), &httptrace.ClientTrace{
 		WroteHeaders: func() { wrote.Store(true) },
@@ -117,6 +125,7 @@ func (e *Endpoint) over1(c Call) (*http.Response, error) {
 	var wrote atomic.Bool
 	req := c.Request.WithContext(httptrace.WithClientTrace(c.Request.Context(), &httptrace.ClientTrace{
 		WroteHeaders: func() { wrote.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { c.sending() },
 	}))
 	res, err := e.h1.RoundTrip(req)
 	if err == nil {

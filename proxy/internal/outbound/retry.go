@@ -213,7 +213,7 @@ func (x *exchange) roundTrip(ctx context.Context, out *http.Request, t *try) (*h
 	}
 	t.call = ep.Tell(x.authority).Start()
 	t.backend.tell.start()
-	c := endpoint.Call{Request: x.hinted(out.WithContext(ctx)), HTTP2: x.r.ProtoMajor == 2, Minor: x.r.ProtoMinor}
+	c := endpoint.Call{Request: x.hinted(out.WithContext(ctx)), HTTP2: x.r.ProtoMajor == 2, Minor: x.r.ProtoMinor, Sending: t.lease.Sending}
 	c.Upgrade = x.r.ProtoMajor == 1 && upgrade(x.r.Header) != ""
 	c.Absolute = !x.client.explicit && x.r.ProtoMajor == 1 && x.r.URL.Host != "" && x.r.Method != http.MethodConnect
 	res, err := ep.RoundTrip(c)
