@@ -19,12 +19,9 @@ func (w *Writer) lead(ctx context.Context, truth []Change, key [digestKeySize]by
 	if skipped != nil {
 		slog.Warn("rows left out of the log", "cluster", w.t.Cluster(), "error", skipped)
 	}
+	// Zero when nothing was read: what others hold is unknown then, so nobody may
+	// go on from it; every reader asks, and gets a snapshot as a diff.
 	before := s.pos
-	if !s.synced {
-		// What others hold is unknown, so nobody may go on from it: every reader
-		// asks, and gets a snapshot as a diff.
-		before = position{}
-	}
 	epoch := w.epochAfter(max(s.pos.epoch, w.reader.heard().epoch))
 	at := position{epoch, s.pos.seq + 1}
 

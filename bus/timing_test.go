@@ -157,7 +157,7 @@ func TestSilenceMakesStaleAndIsSurvived(t *testing.T) {
 			}
 		})
 		defer stop()
-		w.mem.Lose(1<<30, bustest.Which{From: writer.Transport, Subject: "log"})
+		writer.w.Resign() // nobody speaks any more, but peers still answer
 		pass(2 * time.Second)
 		if st := reader.r.Status(); st.Stale {
 			t.Errorf("stale after 2 s: %+v", st)
@@ -169,11 +169,30 @@ func TestSilenceMakesStaleAndIsSurvived(t *testing.T) {
 		if reconnects != 1 {
 			t.Errorf("%d reconnects after 5 s, want 1", reconnects)
 		}
-		// What peers know still arrives.
-		w.append(writer, node("n", "b"))
-		w.within(3*time.Second, writer, reader)
-		if !reader.r.Status().Stale && reader.r.Status().HeardAt.IsZero() {
-			t.Error("a peer's word is lost")
+		pass(time.Minute)
+		if st := reader.r.Status(); !st.Stale || st.Age < time.Minute {
+			t.Errorf("after a minute of silence: %+v, want older: two peers must not keep each other young", st)
+		}
+		if reconnects > 3 {
+			t.Errorf("%d reconnects in a minute, want one in 30 s", reconnects)
+		}
+		w.lead(writer, node("n", "b"))
+		w.within(time.Second, writer, reader)
+		if st := reader.r.Status(); st.Stale {
+			t.Errorf("Status() with a new leader = %+v, want live", st)
+		}
+	})
+}
+
+func TestReaderThatHearsNothingPolls(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		writer, reader := w.join(), w.join()
+		w.lead(writer, node("n", "a"))
+		w.within(time.Second, writer, reader)
+		w.mem.Lose(1<<30, bustest.Which{To: reader.Transport, Subject: "log"})
+		for i := range 10 {
+			w.append(writer, node("n", time.Duration(i).String()))
+			w.within(6*time.Second, writer, reader)
 		}
 	})
 }
