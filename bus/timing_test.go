@@ -2,7 +2,9 @@ package bus_test
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,9 +95,9 @@ func TestReaderWithoutAnybodyPollsSlowly(t *testing.T) {
 	virtual(t, func(t *testing.T, w *world) {
 		reader := w.join()
 		// Somebody who counts and doesn't answer is worse than nobody.
-		asks := 0
+		var asks atomic.Int32
 		sub, err := w.mem.Join("").Serve("weft.local.ask", "peers", func(q bus.Request) {
-			asks++
+			asks.Add(1)
 			_ = q.Respond([]byte{0}) // an answer of no kind
 		})
 		if err != nil {
@@ -103,8 +105,8 @@ func TestReaderWithoutAnybodyPollsSlowly(t *testing.T) {
 		}
 		defer sub.Stop()
 		pass(time.Minute)
-		if asks < 25 || asks > 45 {
-			t.Errorf("%d asks in a minute, want about 30", asks)
+		if n := asks.Load(); n < 25 || n > 45 {
+			t.Errorf("%d asks in a minute, want about 30", n)
 		}
 		if reader.r.Synced() == nil {
 			t.Error("synced with nobody")
@@ -150,10 +152,10 @@ func TestSilenceMakesStaleAndIsSurvived(t *testing.T) {
 		if st := reader.r.Status(); st.Stale || st.Age != 0 {
 			t.Fatalf("Status() = %+v, want live", st)
 		}
-		reconnects := 0
+		var reconnects atomic.Int32
 		stop := reader.Watch(func(e bus.Event) {
 			if e == bus.Disconnected {
-				reconnects++
+				reconnects.Add(1)
 			}
 		})
 		defer stop()
@@ -166,21 +168,51 @@ func TestSilenceMakesStaleAndIsSurvived(t *testing.T) {
 		if st := reader.r.Status(); !st.Stale || st.Age < 4*time.Second || st.Age > 6*time.Second {
 			t.Errorf("after 5 s of silence: %+v, want stale and so old", st)
 		}
-		if reconnects != 1 {
-			t.Errorf("%d reconnects after 5 s, want 1", reconnects)
+		if n := reconnects.Load(); n != 1 {
+			t.Errorf("%d reconnects after 5 s, want 1", n)
 		}
 		pass(time.Minute)
 		if st := reader.r.Status(); !st.Stale || st.Age < time.Minute {
 			t.Errorf("after a minute of silence: %+v, want older: two peers must not keep each other young", st)
 		}
-		if reconnects > 3 {
-			t.Errorf("%d reconnects in a minute, want one in 30 s", reconnects)
+		if n := reconnects.Load(); n > 3 {
+			t.Errorf("%d reconnects in a minute, want one in 30 s", n)
 		}
 		w.lead(writer, node("n", "b"))
 		w.within(time.Second, writer, reader)
 		if st := reader.r.Status(); st.Stale {
 			t.Errorf("Status() with a new leader = %+v, want live", st)
 		}
+	})
+}
+
+// TestLeaderWhoseClockIsBehind: a leader that knows of no predecessor takes an
+// epoch below the one that readers follow, and they drop all it says. Their asks
+// tell it, and it leads again.
+func TestLeaderWhoseClockIsBehind(t *testing.T) {
+	virtual(t, func(t *testing.T, w *world) {
+		pass(time.Hour)
+		ahead, reader := w.join(), w.join()
+		w.lead(ahead, node("n", "a"))
+		w.within(time.Second, ahead, reader)
+		ahead.w.Resign()
+		w.mem.Cut(ahead.Transport)
+
+		behind := &process{Transport: w.mem.Join("")}
+		behind.r = bus.NewReader(behind.Transport, bus.ReaderConfig{})
+		behind.w = bus.NewWriter(behind.Transport, behind.r, bus.WriterConfig{Now: func() time.Time { return time.Now().Add(-time.Minute) }})
+		w.lead(behind, node("n", "b"))
+		w.wg.Go(func() { _ = behind.r.Run(w.ctx) })
+		w.wg.Go(func() { _ = behind.w.Run(w.ctx) })
+		pass(10 * time.Second)
+		if behind.w.Leading() {
+			t.Fatal("it was never told that readers follow a higher epoch")
+		}
+		if _, err := behind.w.Append(w.ctx, []bus.Change{node("n", "c")}, time.Now()); !errors.Is(err, bus.ErrNotLeading) {
+			t.Errorf("Append() = %v, want %v", err, bus.ErrNotLeading)
+		}
+		w.lead(behind, node("n", "c"))
+		w.within(time.Second, behind, reader)
 	})
 }
 
