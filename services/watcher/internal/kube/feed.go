@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/cache"
 
 	corev1 "k8s.io/api/core/v1"
@@ -143,22 +142,4 @@ func listWatch[L runtime.Object](
 		},
 		WatchFuncWithContext: watcher,
 	}
-}
-
-// resources are the plurals of a group and version; none when the API server
-// doesn't have it.
-func (s *Source) resources(ctx context.Context, groupVersion string) ([]string, error) {
-	list, err := discovery.ToServerResourcesInterfaceWithContext(s.clients.Discovery).
-		ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking for the resources of %s: %w", groupVersion, err)
-	}
-	var names []string
-	for _, r := range list.APIResources {
-		names = append(names, r.Name)
-	}
-	return names, nil
 }

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -80,14 +79,4 @@ func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.order)
-}
-
-// Wait blocks until there may be something to take or ctx ends.
-func (q *Queue) Wait(ctx context.Context) error {
-	select {
-	case <-q.some:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -174,10 +174,12 @@ func script(t *testing.T, file string) {
 			changes = difference(log, s.Truth())
 		}
 		publish(changes)
-		got := show(changes)
+		var news []string
 		for _, p := range s.News() {
-			got += "! " + p.Error() + "\n"
+			news = append(news, "! "+p.Error()+"\n")
 		}
+		slices.Sort(news) // a restart has no order
+		got := show(changes) + strings.Join(news, "")
 		out = append(out, step, txtar.File{Name: "changes", Data: []byte(got)})
 		var want []byte
 		if i+1 < len(arc.Files) && arc.Files[i+1].Name == "changes" {
