@@ -17,17 +17,17 @@ import (
 
 // config is every setting; flags have Linkerd's names where it has them.
 type config struct {
-	Listen                  string `help:"address of the gRPC API"`
-	ControllerNamespace     string `help:"namespace of this control plane"`
-	ClusterDomain           string `help:"domain of the names of Services"`
-	IdentityTrustDomain     string `help:"trust domain of identities; empty means the cluster domain"`
-	OutboundTransportMode   string `help:"transparent, or transport-header to send all meshed connections to the proxy's inbound port"`
-	EnableH2Upgrade         bool   `help:"let proxies carry HTTP/1 to each other in HTTP/2"`
-	EnableIpv6              bool   `help:"prefer a pod's IPv6 address; false leaves IPv6 addresses out"`
-	EnableEndpointSlices    bool   `help:"accepted for compatibility; discovery always reads EndpointSlices"`
-	ExtEndpointZoneWeights  bool   `help:"give endpoints in the client's zone ten times the weight"`
-	DefaultOpaquePorts      string `help:"ports and ranges that are opaque where no annotation says otherwise"`
-	MeshedHttp2ClientParams string `help:"JSON of the HTTP/2 parameters that clients of meshed endpoints use; empty for their defaults"`
+	Listen                  conf.Addr `help:"address of the gRPC API"`
+	ControllerNamespace     string    `help:"namespace of this control plane"`
+	ClusterDomain           string    `help:"domain of the names of Services"`
+	IdentityTrustDomain     string    `help:"trust domain of identities; empty means the cluster domain"`
+	OutboundTransportMode   string    `help:"transparent, or transport-header to send all meshed connections to the proxy's inbound port"`
+	EnableH2Upgrade         bool      `help:"let proxies carry HTTP/1 to each other in HTTP/2"`
+	EnableIpv6              bool      `help:"prefer a pod's IPv6 address; false leaves IPv6 addresses out"`
+	EnableEndpointSlices    bool      `help:"accepted for compatibility; discovery always reads EndpointSlices"`
+	ExtEndpointZoneWeights  bool      `help:"give endpoints in the client's zone ten times the weight"`
+	DefaultOpaquePorts      string    `help:"ports and ranges that are opaque where no annotation says otherwise"`
+	MeshedHttp2ClientParams string    `help:"JSON of the HTTP/2 parameters that clients of meshed endpoints use; empty for their defaults"`
 
 	Bus   bus.Config   `help:"where the mesh's log is"`
 	Serve serve.Config `help:"limits on the API"`

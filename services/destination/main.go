@@ -45,7 +45,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
-	lis, err := run.Listen(cfg.Listen)
+	lis, err := run.Listen(cfg.Listen.String())
 	if err != nil {
 		return err
 	}

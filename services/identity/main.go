@@ -27,7 +27,7 @@ import (
 )
 
 type config struct {
-	Listen                     string        `help:"address of the gRPC API"`
+	Listen                     conf.Addr     `help:"address of the gRPC API"`
 	ControllerNamespace        string        `help:"namespace of the control plane; part of every identity"`
 	IdentityTrustDomain        string        `help:"trust domain; every identity ends in it"`
 	IdentityScheme             string        `help:"how the issuer's files are named: linkerd.io/tls (crt.pem, key.pem) or kubernetes.io/tls (tls.crt, tls.key)"`
@@ -107,7 +107,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err := announce(ctx, s, cfg.Bus); err != nil {
 		return err
 	}
-	lis, err := run.Listen(cfg.Listen)
+	lis, err := run.Listen(cfg.Listen.String())
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 type config struct {
-	Listen              string     `help:"address of the webhook; TLS 1.3 only"`
+	Listen              conf.Addr  `help:"address of the webhook; TLS 1.3 only"`
 	Cert                string     `help:"file with the webhook's certificate; re-read when it changes"`
 	Key                 string     `help:"file with the certificate's key"`
 	Config              string     `help:"file with the mesh's values (YAML); re-read when it changes; empty means the defaults"`
@@ -86,7 +86,7 @@ func wire(ctx context.Context, s *run.Service) error {
 		}
 		admitter.Namespaces = names
 	}
-	lis, err := run.Listen(cfg.Listen)
+	lis, err := run.Listen(cfg.Listen.String())
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // config has the names that Linkerd's policy controller gives its settings.
 type config struct {
-	Listen                       string       `help:"address of the gRPC API"`
+	Listen                       conf.Addr    `help:"address of the gRPC API"`
 	ClusterNetworks              []string     `help:"networks that hold every address of the cluster"`
 	IdentityDomain               string       `help:"domain that ends every workload identity"`
 	ClusterDomain                string       `help:"domain that ends every Service name"`

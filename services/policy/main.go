@@ -42,7 +42,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the bus: %w", err)
 	}
-	lis, err := run.Listen(cfg.Listen)
+	lis, err := run.Listen(cfg.Listen.String())
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 
 // Config says how a process reports. It works when empty.
 type Config struct {
-	Admin     string `help:"address of the admin server (/metrics /live /ready /debug/pprof); empty means 127.0.0.1:0"`
-	LogLevel  string `help:"least level that is logged: debug, info, warn or error; empty means info"`
-	LogFormat string `help:"text or json; empty means text"`
+	Admin     conf.Addr `help:"address of the admin server (/metrics /live /ready /debug/pprof); empty means 127.0.0.1:0"`
+	LogLevel  string    `help:"least level that is logged: debug, info, warn or error; empty means info"`
+	LogFormat string    `help:"text or json; empty means text"`
 }
 
 // defaultAdmin is a free port on loopback; the log says which.
@@ -44,14 +44,14 @@ func Attach(ctx context.Context, s *run.Service, cfg Config) error {
 		return err
 	}
 	slog.SetDefault(logger.With("process", s.Name()))
-	slog.Info("starting", Version(build.Version()), "commit", build.Commit())
+	slog.Info("starting", "version", build.Version(), "commit", build.Commit())
 	if l := s.Limits(); l.Memory > 0 || l.Procs > 0 {
 		slog.Info("limits taken from the cgroup", "memory_bytes", l.Memory, "procs", l.Procs)
 	}
 	if err := trace(ctx, s, os.Getenv); err != nil {
 		return err
 	}
-	addr := cfg.Admin
+	addr := cfg.Admin.String()
 	if addr == "" {
 		addr = defaultAdmin
 	}
