@@ -2,9 +2,11 @@ package outbound
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // replay is a request body that can be read again from the start as long as no
@@ -23,7 +25,10 @@ type replay struct {
 	gen     int    // readers of an older try are told to stop
 }
 
-var errSuperseded = errors.New("another try reads the body now")
+var (
+	errSuperseded = errors.New("another try reads the body now")
+	errBody       = errors.New("the request body is malformed or incomplete")
+)
 
 func newReplay(src io.Reader, most int, eof func()) *replay {
 	b := &replay{src: src, max: most, eof: eof}
@@ -38,7 +43,20 @@ func empty(r *http.Request) bool { return r.Body == nil || r.Body == http.NoBody
 func (b *replay) again() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.over
+	return !b.over && (b.err == nil || errors.Is(b.err, io.EOF))
+}
+
+// broken is why the client's body did not come to its end.
+func (b *replay) broken() error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil || errors.Is(b.err, io.EOF) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errBody, b.err)
 }
 
 // finished reports whether the end has been read.
@@ -46,6 +64,42 @@ func (b *replay) finished() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return errors.Is(b.err, io.EOF)
+}
+
+const (
+	// linger is how long the rest of a body that nobody wants is waited for.
+	linger = 20 * time.Millisecond
+	// leftover is how much of it is read to save the connection, in bytes.
+	leftover = 256 << 10
+)
+
+// end stops all reading: nobody is inside src, or will be, when it returns. If
+// the client has sent the rest, that is taken off the connection so that the next
+// request can be read; else reading is left impossible. deadline bounds src's
+// reads; the zero time is no bound.
+//
+// net/http, when told of full duplex, panics on the next request if it comes to
+// the end of the body by itself after the handler has returned (Go 1.26).
+func (b *replay) end(deadline func(time.Time)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gen++
+	b.turn.Broadcast()
+	if b.err != nil {
+		return
+	}
+	deadline(time.Now().Add(linger))
+	for b.reading {
+		b.turn.Wait()
+	}
+	if b.err == nil {
+		_, b.err = io.CopyN(io.Discard, b.src, leftover)
+	}
+	if errors.Is(b.err, io.EOF) {
+		deadline(time.Time{})
+		return
+	}
+	deadline(time.Unix(1, 0))
 }
 
 // reader reads from the start. It ends all readers before it.

@@ -72,7 +72,7 @@ func faultOf(err error) fault {
 	switch {
 	case errors.As(err, &ours):
 		return ours.fault
-	case is(explicit.ErrOriginForm), is(explicit.ErrScheme), is(explicit.ErrAuthority), is(errConnect2):
+	case is(explicit.ErrOriginForm), is(explicit.ErrScheme), is(explicit.ErrAuthority), is(errConnect2), is(errBody):
 		return bad(400, codes.InvalidArgument, true, "unexpected", "UNKNOWN")
 	case is(balance.ErrFailfast):
 		return bad(504, codes.DeadlineExceeded, true, "failfast", "FAIL_FAST")

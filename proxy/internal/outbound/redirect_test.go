@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,5 +203,65 @@ func TestHTTP1Framing(t *testing.T) {
 	}
 	if res, _ := ask(t, conn, br, "GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"); res.StatusCode != 200 || res.Header.Get("Upgrade") != "" {
 		t.Errorf("h2c: %d %v", res.StatusCode, res.Header)
+	}
+}
+
+// A body that the client spoils is the client's doing: it is not sent again, and
+// says nothing about the endpoint.
+func TestSpoiltBodyIsSentOnce(t *testing.T) {
+	r := start(t)
+	for _, request := range []string{
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5 \r\nhelloXX0\r\n\r\n",
+	} {
+		var asked atomic.Int64
+		app := serveHTTP(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			asked.Add(1)
+			_, _ = io.Copy(io.Discard, req.Body)
+		}))
+		conn, br := r.redirected(app.addr)
+		if res, _ := ask(t, conn, br, request); res.StatusCode != 400 || asked.Load() > 1 {
+			t.Errorf("%q: %d, asked %d times", request, res.StatusCode, asked.Load())
+		}
+	}
+}
+
+// What is left of a body that nobody wanted does not spoil the next request.
+func TestUnreadBodyLeavesTheConnectionUsable(t *testing.T) {
+	r := start(t)
+	app := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.WriteString(w, req.URL.Path)
+	}))
+	conn, br := r.redirected(app.addr)
+	for range 50 {
+		for _, request := range []string{
+			"POST /chunked HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+			"POST /length HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+		} {
+			if res, body := ask(t, conn, br, request); res.StatusCode != 200 || !strings.Contains(request, body) {
+				t.Fatalf("got %d %q", res.StatusCode, body)
+			}
+		}
+	}
+}
+
+// An answer that comes before the request has been sent whole is passed on, and
+// the connection then ends: what was still to come cannot be told from a request.
+func TestEarlyAnswer(t *testing.T) {
+	r := start(t)
+	app := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		_, _ = io.WriteString(w, "too much")
+	}))
+	for range 20 {
+		conn, br := r.redirected(app.addr)
+		res, body := ask(t, conn, br, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nonly a little")
+		if res.StatusCode != 413 || body != "too much" {
+			t.Fatalf("got %d %q", res.StatusCode, body)
+		}
+		if rest, err := io.ReadAll(br); err != nil || len(rest) > 0 {
+			t.Fatalf("after it: %q, %v", rest, err)
+		}
 	}
 }

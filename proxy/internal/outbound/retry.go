@@ -51,6 +51,9 @@ func (x *exchange) send() error {
 		sent()
 	} else if x.r.Method != http.MethodConnect {
 		x.body = newReplay(x.r.Body, max(minReplay, x.rule.Retry.MaxBytes), sent)
+		if x.r.ProtoMajor == 1 { // the server takes the connection back when we return
+			defer x.body.end(func(t time.Time) { _ = http.NewResponseController(x.w).SetReadDeadline(t) })
+		}
 	}
 	if x.r.Method == http.MethodConnect {
 		return x.proxied(ctx)
@@ -200,6 +203,9 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 		headers.Stop()
 	}
 	if err != nil {
+		if broken := x.body.broken(); broken != nil {
+			err = broken // the client's doing, not the endpoint's
+		}
 		t.fail(x, err)
 		return nil, l.Member, err
 	}
@@ -286,7 +292,7 @@ func (t *try) drop() {
 func (t *try) fail(x *exchange, err error) {
 	t.cancel()
 	verdict := balance.Failure
-	if endpoint.Unsent(err) || x.r.Context().Err() != nil || errors.Is(err, errRequireID) {
+	if endpoint.Unsent(err) || x.r.Context().Err() != nil || errors.Is(err, errRequireID) || errors.Is(err, errBody) {
 		verdict = balance.Neutral
 	}
 	f := faultOf(err)
