@@ -3,6 +3,7 @@ package bus
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,8 +123,11 @@ func FuzzDecodeChanges(f *testing.F) {
 		if err != nil {
 			t.Fatalf("decoding what was encoded: %v", err)
 		}
-		if d := cmp.Diff(got, again); d != "" {
-			t.Errorf("decode, encode, decode (-first +second):\n%s", d)
+		same := func(a, b Change) bool {
+			return a.Table == b.Table && a.Key == b.Key && (a.Value == nil) == (b.Value == nil) && bytes.Equal(a.Value, b.Value)
+		}
+		if !slices.EqualFunc(got, again, same) {
+			t.Errorf("decode, encode, decode gives %v, then %v", got, again)
 		}
 		// The generated code agrees, where it can read the message at all (it
 		// refuses keys that are no UTF-8).
