@@ -121,7 +121,7 @@ func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why stri
 		}
 	}
 	common := []string{"-bus.servers", bus, "-bus.cluster", cluster}
-	proc.Service(t, "watcher", nil, append(common, "-source", "dir", "-dir", w.dir)...)
+	proc.Service(t, "watcher", nil, append(common, "-source", "dir", "-derive=false", "-dir", w.dir)...)
 
 	service := "destination"
 	if !strings.HasPrefix(c.Request.RPC, "Destination.") {
