@@ -3,20 +3,35 @@ module github.com/weftmesh/weft/e2e
 go 1.26.0
 
 require (
-	github.com/weftmesh/weft/proto v0.0.0
-	github.com/weftmesh/weft/bus v0.0.0
-	github.com/weftmesh/weft/services/kit v0.0.0
-	github.com/linkerd/linkerd2-proxy-api v0.20.0
-	google.golang.org/grpc v1.85.0
-	github.com/nats-io/nats-server/v2 v2.15.2
-	google.golang.org/protobuf v1.36.12
-	sigs.k8s.io/yaml v1.6.0
 	github.com/google/go-cmp v0.7.0
+	github.com/linkerd/linkerd2-proxy-api v0.20.0
+	github.com/nats-io/nats-server/v2 v2.15.2
+	golang.org/x/mod v0.42.0
 	golang.org/x/tools v0.52.0
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
+	github.com/golang/protobuf v1.5.4 // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/klauspost/compress v1.20.4 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )
 
 replace (
-	github.com/weftmesh/weft/proto => ../proto
 	github.com/weftmesh/weft/bus => ../bus
+	github.com/weftmesh/weft/proto => ../proto
 	github.com/weftmesh/weft/services/kit => ../services/kit
 )
