@@ -33,7 +33,7 @@ func (r *repo) makeTargets() []target {
 	var out []target
 	for _, m := range targetLine.FindAllStringSubmatch(text, -1) {
 		_, sentence, _ := strings.Cut(m[2], "## ")
-		for _, name := range strings.Fields(m[1]) {
+		for name := range strings.FieldsSeq(m[1]) {
 			out = append(out, target{name, strings.TrimSpace(sentence), slices.Contains(phony, name)})
 		}
 	}

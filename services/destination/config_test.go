@@ -56,8 +56,7 @@ func TestConfigRefusesNonsense(t *testing.T) {
 		"-cluster-domain=", "-controller-namespace=", "-addr=:1",
 	} {
 		_, err := conf.LoadFrom(defaults(), []string{arg}, nil)
-		var wrong *conf.Error
-		if !errors.As(err, &wrong) {
+		if _, ok := errors.AsType[*conf.Error](err); !ok {
 			t.Errorf("%s: %v, want a *conf.Error", arg, err)
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/obs"
@@ -19,8 +20,6 @@ import (
 	"github.com/weftmesh/weft/services/policy/internal/feed"
 	"github.com/weftmesh/weft/services/policy/internal/serve"
 	"github.com/weftmesh/weft/services/policy/internal/table"
-
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 func main() { run.Main("policy", wire) }

@@ -70,7 +70,7 @@ func presence(base *busv1.Presence, st bus.Status, p *publish.Publisher, ready b
 	out := bus.FrontPresence(base, st, ready)
 	out.Leader = p.Leading()
 	report := p.Report()
-	out.SkippedTotal = uint32(report.Total) //nolint:gosec // a count of objects
+	out.SkippedTotal = uint32(report.Total)
 	for _, s := range report.Skipped {
 		out.Skipped = append(out.Skipped, &busv1.SkippedObject{Object: s.Object, Reason: s.Reason})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 // ignored, as Linkerd ignores it.
 func cores(environ []string, available int) int {
 	number := func(name string, least float64) (float64, bool) {
-		for i := len(environ) - 1; i >= 0; i-- {
-			value, ok := strings.CutPrefix(environ[i], config.Prefix+name+"=")
+		for _, e := range slices.Backward(environ) {
+			value, ok := strings.CutPrefix(e, config.Prefix+name+"=")
 			if !ok {
 				continue
 			}

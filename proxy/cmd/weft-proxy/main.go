@@ -43,8 +43,7 @@ func run(ctx context.Context, environ, args []string, stdout, stderr io.Writer) 
 	}
 	cfg, err := config.Parse(environ)
 	if err != nil {
-		var bad *config.Error
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*config.Error](err); ok {
 			for _, problem := range bad.Problems {
 				fmt.Fprintln(stderr, problem)
 			}

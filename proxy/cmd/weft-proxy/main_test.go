@@ -163,7 +163,7 @@ func TestTwoProxies(t *testing.T) {
 	ca := identitytest.New(t)
 	app := listen(t, "127.0.7.1")
 	go func() {
-		_ = http.Serve(app, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // a test server
+		_ = http.Serve(app, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s %s for %s", r.Proto, r.URL, r.Header.Get("l5d-client-id"))
 		}))
 	}()
@@ -222,7 +222,7 @@ func TestTwoProxies(t *testing.T) {
 
 	// One is stopped by its context, one by its endpoint; both end well.
 	a.stop()
-	res, err := http.Post("http://"+b.admin.String()+"/shutdown", "", nil) //nolint:noctx // loopback
+	res, err := http.Post("http://"+b.admin.String()+"/shutdown", "", nil)
 	if err != nil || res.StatusCode != 200 {
 		t.Errorf("shutdown: %v, %v", res, err)
 	} else {
@@ -281,8 +281,16 @@ func TestCores(t *testing.T) {
 		available int
 		want      int
 	}{
-		{"", 8, 1}, {"CORES=2", 8, 2}, {"CORES=20", 8, 8}, {"CORES_MAX_RATIO=0.5", 8, 4}, {"CORES_MAX_RATIO=2", 8, 1},
-		{"CORES_MAX=3 CORES_MAX_RATIO=1", 8, 3}, {"CORES_MIN=2 CORES_MAX=1", 8, 2}, {"CORES=x", 8, 1}, {"CORES=2", 1, 1}, {"CORES=NaN", 4, 1},
+		{"", 8, 1},
+		{"CORES=2", 8, 2},
+		{"CORES=20", 8, 8},
+		{"CORES_MAX_RATIO=0.5", 8, 4},
+		{"CORES_MAX_RATIO=2", 8, 1},
+		{"CORES_MAX=3 CORES_MAX_RATIO=1", 8, 3},
+		{"CORES_MIN=2 CORES_MAX=1", 8, 2},
+		{"CORES=x", 8, 1},
+		{"CORES=2", 1, 1},
+		{"CORES=NaN", 4, 1},
 	} {
 		var environ []string
 		for v := range strings.FieldsSeq(tt.vars) {

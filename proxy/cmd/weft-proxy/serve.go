@@ -37,10 +37,12 @@ func serve(ctx context.Context, cfg config.Config, level *admin.Level, log *slog
 	metrics := tell.New(tell.Config{RetainIdle: cfg.MetricsIdle})
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), metrics, buildInfo())
 
-	local, err := identity.New(identity.Deps{Config: cfg.Identity, Log: log, Metrics: reg,
+	local, err := identity.New(identity.Deps{
+		Config: cfg.Identity, Log: log, Metrics: reg,
 		Dial: func(ctx context.Context, l *identity.Local) (*grpc.ClientConn, error) {
 			return control.Dial(ctx, cfg.Identity.Svc, l)
-		}})
+		},
+	})
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func prefix(n *netpb.IPNetwork) (netip.Prefix, error) {
 	default:
 		return netip.Prefix{}, errors.New("a network without an address")
 	}
-	if n.GetPrefixLen() > uint32(addr.BitLen()) { //nolint:gosec // 32 or 128
+	if n.GetPrefixLen() > uint32(addr.BitLen()) {
 		return netip.Prefix{}, fmt.Errorf("a network of %d bits", n.GetPrefixLen())
 	}
 	return netip.PrefixFrom(addr, int(n.GetPrefixLen())).Masked(), nil

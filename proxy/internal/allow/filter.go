@@ -73,7 +73,7 @@ func redirect(r *httppb.RequestRedirect) Filter {
 	if out.Status < 300 || out.Status > 399 || r.GetPort() > 65535 {
 		return Filter{Fail: failUnknown}
 	}
-	out.Port = uint16(r.GetPort()) //nolint:gosec // checked above
+	out.Port = uint16(r.GetPort())
 	if s := r.GetScheme(); s.GetType() != nil {
 		switch {
 		case s.GetUnregistered() != "":

@@ -49,8 +49,10 @@ func get(method, host, target string, headers ...string) Request {
 	for i := 0; i < len(headers); i += 2 {
 		h.Add(headers[i], headers[i+1])
 	}
-	return Request{Method: method, Authority: host, Path: u.EscapedPath(), Header: h.Values,
-		Query: func(name string) []string { return u.Query()[name] }}
+	return Request{
+		Method: method, Authority: host, Path: u.EscapedPath(), Header: h.Values,
+		Query: func(name string) []string { return u.Query()[name] },
+	}
 }
 
 func TestRoutes(t *testing.T) {
@@ -141,8 +143,12 @@ func TestGRPCRoutes(t *testing.T) {
 	}}}}
 	p := compiled(t, s)
 	for _, tt := range []struct{ method, path, want string }{
-		{"POST", "/a.S/M", "method"}, {"POST", "/a.S/N", "service"}, {"POST", "/b.S/Ping", "anywhere"},
-		{"POST", "/a.SS/M", ""}, {"POST", "/x/y/Ping", ""}, {"GET", "/a.S/M", ""},
+		{"POST", "/a.S/M", "method"},
+		{"POST", "/a.S/N", "service"},
+		{"POST", "/b.S/Ping", "anywhere"},
+		{"POST", "/a.SS/M", ""},
+		{"POST", "/x/y/Ping", ""},
+		{"GET", "/a.S/M", ""},
 	} {
 		if v := p.HTTP(plain(elsewhere), get(tt.method, "a", tt.path)); v.Route.Name != tt.want || v.Allowed != (tt.want != "") {
 			t.Errorf("%s %s: %+v, want %q", tt.method, tt.path, v, tt.want)

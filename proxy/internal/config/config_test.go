@@ -152,8 +152,7 @@ func TestProblemsAreAllNamed(t *testing.T) {
 	}
 	all = append(all, Prefix+"INGRESS_MODE=yes", Prefix+"INBOUND_PORTS=x", Prefix+"CONTROL_STREAM_INITIAL_TIMEOUT=2s", Prefix+"CONTROL_STREAM_IDLE_TIMEOUT=1s")
 	_, err := Parse(all)
-	var bad *Error
-	if !errors.As(err, &bad) {
+	if _, ok := errors.AsType[*Error](err); !ok {
 		t.Fatalf("Parse = %v", err)
 	}
 	for _, name := range []string{"INGRESS_MODE", "INBOUND_PORTS", "CONTROL_STREAM:", "IDENTITY_DIR: must be set", "POLICY_WORKLOAD: must be set", "DESTINATION_SVC_ADDR: must be set"} {

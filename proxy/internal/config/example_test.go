@@ -9,8 +9,7 @@ import (
 
 func ExampleParse() {
 	_, err := config.Parse([]string{"LINKERD2_PROXY_INBOUND_PORTS=80-70", "LINKERD2_PROXY_INGRESS_MODE=yes"})
-	var bad *config.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*config.Error](err); ok {
 		for _, problem := range bad.Problems[len(bad.Problems)-5:] {
 			fmt.Println(problem)
 		}

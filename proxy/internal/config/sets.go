@@ -43,7 +43,7 @@ func (p Ports) Each(f func(uint16) bool) {
 	next := 0
 	for _, r := range p {
 		for port := max(next, int(r.Low)); port <= int(r.High); port++ {
-			if !f(uint16(port)) { //nolint:gosec // bounded by a uint16
+			if !f(uint16(port)) {
 				return
 			}
 			next = port + 1

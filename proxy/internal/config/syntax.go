@@ -48,7 +48,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	if n > uint64(math.MaxInt64/unit) {
 		return 0, fmt.Errorf("duration out of range: %q", s)
 	}
-	return time.Duration(n) * unit, nil //nolint:gosec // bounded just above
+	return time.Duration(n) * unit, nil
 }
 
 // ParseBool accepts exactly true and false.

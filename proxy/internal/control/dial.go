@@ -43,7 +43,7 @@ const serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 // Dial returns a connection to svc, which is made when first used and remade for
 // ever. local is the identity shown to the service; it may be nil for loopback.
 func Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.ClientConn, error) {
-	var creds credentials.TransportCredentials = insecure.NewCredentials()
+	creds := insecure.NewCredentials()
 	if !svc.Loopback() {
 		if svc.Name == "" || local == nil {
 			return nil, fmt.Errorf("connecting to %s: an address outside this host needs an identity", svc.Addr)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -92,7 +93,7 @@ func Replay(conn net.Conn, head []byte) net.Conn {
 		return conn
 	}
 	if c, ok := conn.(*Conn); ok {
-		return &Conn{Conn: c.Conn, head: append(head[:len(head):len(head)], c.head...)}
+		return &Conn{Conn: c.Conn, head: append(slices.Clip(head), c.head...)}
 	}
 	return &Conn{Conn: conn, head: head}
 }
@@ -125,7 +126,7 @@ func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
-	return c.Conn.Close()
+	return c.Close()
 }
 
 // Under is the connection below, for asking about its socket.

@@ -114,7 +114,7 @@ func helloFor(t testing.TB, cfg *tls.Config) []byte {
 	t.Helper()
 	a, b := net.Pipe()
 	go func() {
-		_ = tls.Client(a, cfg).Handshake() //nolint:noctx // a pipe
+		_ = tls.Client(a, cfg).Handshake()
 		_ = a.Close()
 	}()
 	buf := make([]byte, tlsMax)
@@ -134,7 +134,7 @@ func helloFor(t testing.TB, cfg *tls.Config) []byte {
 }
 
 func TestParseHelloAtEveryLength(t *testing.T) {
-	hello := helloFor(t, &tls.Config{ServerName: "Web.Example.com", NextProtos: []string{"x"}}) //nolint:gosec // only its hello is used
+	hello := helloFor(t, &tls.Config{ServerName: "Web.Example.com", NextProtos: []string{"x"}})
 	if len(hello) <= tlsFirst {
 		t.Fatalf("a hello of %d bytes does not test what it should", len(hello))
 	}
@@ -165,7 +165,7 @@ func TestParseHelloAtEveryLength(t *testing.T) {
 }
 
 func TestNotAHello(t *testing.T) {
-	noName := helloFor(t, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // only its hello is used
+	noName := helloFor(t, &tls.Config{InsecureSkipVerify: true})
 	if got, more := ParseHello(noName); more || got.SNI != "" {
 		t.Errorf("without SNI: %+v, %v", got, more)
 	}
@@ -197,7 +197,7 @@ func TestReplayTwice(t *testing.T) {
 }
 
 func FuzzParseHello(f *testing.F) {
-	f.Add(helloFor(f, &tls.Config{ServerName: "web.example.com"})) //nolint:gosec // only its hello is used
+	f.Add(helloFor(f, &tls.Config{ServerName: "web.example.com"}))
 	f.Add([]byte("\x16\x03\x01\x00\x04\x01\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		hello, more := ParseHello(in)

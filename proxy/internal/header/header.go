@@ -67,7 +67,7 @@ func Write(w io.Writer, h Header) error {
 	b := make([]byte, headSize, headSize+len(h.Name)+16)
 	copy(b, preface)
 	b = appendMessage(b, h)
-	binary.BigEndian.PutUint32(b[len(preface):], uint32(len(b)-headSize)) //nolint:gosec // at most maxName and some
+	binary.BigEndian.PutUint32(b[len(preface):], uint32(len(b)-headSize))
 	if _, err := w.Write(b); err != nil {
 		return fmt.Errorf("writing a transport header: %w", err)
 	}
@@ -153,7 +153,7 @@ func parseMessage(b []byte) (Header, error) {
 	case err != nil:
 		return Header{}, err
 	case port == 0 || port > maxPort:
-		return Header{}, fmt.Errorf("port %d is out of range", int64(port)) //nolint:gosec // printed as the int32 it was sent as
+		return Header{}, fmt.Errorf("port %d is out of range", int64(port))
 	case len(h.Name) > maxName:
 		return Header{}, fmt.Errorf("a name of %d bytes", len(h.Name))
 	}

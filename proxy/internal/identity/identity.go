@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,10 +124,8 @@ func (l *Local) ServerTLS() *tls.Config {
 			if s == nil {
 				return nil, errors.New("no certificate yet")
 			}
-			for _, proto := range hello.SupportedProtos {
-				if proto == header.ALPN {
-					return s.direct, nil
-				}
+			if slices.Contains(hello.SupportedProtos, header.ALPN) {
+				return s.direct, nil
 			}
 			return s.plain, nil
 		},

@@ -112,7 +112,7 @@ func TestRefusals(t *testing.T) {
 	a, b := ca.Local(t, alice), ca.Local(t, bob)
 	stranger := other.Local(t, alice)
 	cert := func(c tls.Certificate) *tls.Config {
-		return &tls.Config{InsecureSkipVerify: true, ServerName: bob, Certificates: []tls.Certificate{c}} //nolint:gosec // a test client
+		return &tls.Config{InsecureSkipVerify: true, ServerName: bob, Certificates: []tls.Certificate{c}}
 	}
 	serverOf := func(c tls.Certificate) *tls.Config {
 		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c}}
@@ -128,7 +128,7 @@ func TestRefusals(t *testing.T) {
 		{"client of another root", b.ServerTLS(), cert(other.Certificate(t, alice, time.Now().Add(time.Hour))), "verifying the peer"},
 		{"client with an expired certificate", b.ServerTLS(), cert(ca.Certificate(t, alice, old)), "expired"},
 		{"server with an expired certificate", serverOf(ca.Certificate(t, bob, old)), a.ClientTLS(bob, bob), "expired"},
-		{"TLS 1.2", b.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: bob, MaxVersion: tls.VersionTLS12}, "version"}, //nolint:gosec // that is the test
+		{"TLS 1.2", b.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: bob, MaxVersion: tls.VersionTLS12}, "version"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 func TestClientWithoutCertificateHasNoIdentity(t *testing.T) {
 	ca := identitytest.New(t)
 	b := ca.Local(t, bob)
-	s, _, err := shake(t, b.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: bob}) //nolint:gosec // a test client
+	s, _, err := shake(t, b.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: bob})
 	if err != nil || identity.PeerIdentity(s) != "" {
 		t.Errorf("identity %q, %v", identity.PeerIdentity(s), err)
 	}
@@ -161,7 +161,7 @@ func TestNothingBeforeTheFirstCertificate(t *testing.T) {
 		t.Error("ready without a certificate")
 	default:
 	}
-	if _, _, err := shake(t, l.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: alice}); err == nil { //nolint:gosec // a test client
+	if _, _, err := shake(t, l.ServerTLS(), &tls.Config{InsecureSkipVerify: true, ServerName: alice}); err == nil {
 		t.Error("a handshake without a certificate")
 	}
 }

@@ -22,8 +22,8 @@ const (
 // wrapper writes. If neither file exists the proxy makes both, so no wrapper is
 // needed; if only one does, something else is wrong and it says so.
 func loadKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
-	keyDER, keyErr := os.ReadFile(filepath.Join(dir, keyFile)) //nolint:gosec // the operator's own directory
-	csr, csrErr := os.ReadFile(filepath.Join(dir, csrFile))    //nolint:gosec // the same
+	keyDER, keyErr := os.ReadFile(filepath.Join(dir, keyFile))
+	csr, csrErr := os.ReadFile(filepath.Join(dir, csrFile))
 	if errors.Is(keyErr, fs.ErrNotExist) && errors.Is(csrErr, fs.ErrNotExist) {
 		return makeKey(dir, name)
 	}

@@ -45,8 +45,12 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
 		return c.(*counts)
 	}
 	labels := tell.Labels{
-		{Name: "parent_group", Value: v.Server.Group}, {Name: "parent_kind", Value: v.Server.Kind}, {Name: "parent_name", Value: v.Server.Name},
-		{Name: "route_group", Value: v.Route.Group}, {Name: "route_kind", Value: v.Route.Kind}, {Name: "route_name", Value: v.Route.Name},
+		{Name: "parent_group", Value: v.Server.Group},
+		{Name: "parent_kind", Value: v.Server.Kind},
+		{Name: "parent_name", Value: v.Server.Name},
+		{Name: "route_group", Value: v.Route.Group},
+		{Name: "route_kind", Value: v.Route.Kind},
+		{Name: "route_name", Value: v.Route.Name},
 	}
 	decision := s.labels.And(verdictLabels(v, s.target.Port()))
 	c := &counts{

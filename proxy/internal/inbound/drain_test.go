@@ -39,7 +39,7 @@ func TestDrain(t *testing.T) {
 	}
 	answer := make(chan string, 1)
 	go func() {
-		res, err := toWeb(header.HTTP2).Get("http://web/slow") //nolint:noctx // the client has a timeout
+		res, err := toWeb(header.HTTP2).Get("http://web/slow")
 		if err != nil {
 			answer <- err.Error()
 			return
@@ -52,7 +52,7 @@ func TestDrain(t *testing.T) {
 
 	w.drain.Begin()
 	eventually(t, "the listener to close", func() bool {
-		c, err := net.Dial("tcp", w.in.Addr().String()) //nolint:noctx // loopback
+		c, err := net.Dial("tcp", w.in.Addr().String())
 		if err == nil {
 			_ = c.Close()
 		}
@@ -138,7 +138,7 @@ func TestKnownPortsAreWatchedFromTheStart(t *testing.T) {
 
 func TestAdminPort(t *testing.T) {
 	w := newWorld(t).run()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

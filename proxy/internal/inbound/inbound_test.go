@@ -233,7 +233,7 @@ func TestDirectRefusals(t *testing.T) {
 		{"plaintext", func() (net.Conn, error) { return w.dialPlain(), nil }, "mutually authenticated"},
 		{"no header negotiated", func() (net.Conn, error) { return w.tls(friend) }, "header negotiation"},
 		{"no client certificate", func() (net.Conn, error) {
-			c := tls.Client(w.dialPlain(), &tls.Config{InsecureSkipVerify: true, ServerName: server, NextProtos: []string{header.ALPN}}) //nolint:gosec // a test client
+			c := tls.Client(w.dialPlain(), &tls.Config{InsecureSkipVerify: true, ServerName: server, NextProtos: []string{header.ALPN}})
 			return c, c.HandshakeContext(t.Context())
 		}, "mutually authenticated"},
 		{"another name", func() (net.Conn, error) {
@@ -266,7 +266,7 @@ func TestDirectRefusals(t *testing.T) {
 func TestForeignTLSPassesThrough(t *testing.T) {
 	ca := newWorld(t).ca // of somebody else
 	cert := ca.Certificate(t, mallet, time.Now().Add(time.Hour))
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}}) //nolint:gosec // the application's own TLS
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestForeignTLSPassesThrough(t *testing.T) {
 	}()
 	at := l.Addr().(*net.TCPAddr).AddrPort()
 	w := newWorld(t, func(c *config.Config) { c.Policy.Default = "all-unauthenticated" }).redirectTo(at).run()
-	c := tls.Client(w.dialPlain(), &tls.Config{InsecureSkipVerify: true, ServerName: "app.example"}) //nolint:gosec // a test client
+	c := tls.Client(w.dialPlain(), &tls.Config{InsecureSkipVerify: true, ServerName: "app.example"})
 	if _, err := io.WriteString(c, "secret\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -329,5 +329,5 @@ func TestAddressesOfOthersAreRefused(t *testing.T) {
 
 func tlsClient(c net.Conn, l *identity.Local) (net.Conn, error) {
 	secured := tls.Client(c, l.ClientTLS(server, server))
-	return secured, secured.Handshake() //nolint:noctx // loopback
+	return secured, secured.Handshake()
 }

@@ -104,8 +104,10 @@ func (in *Inbound) rate(next http.Handler) http.Handler {
 		}
 		ref := l.limits.Ref
 		in.decided(tell.InboundHTTPRateLimit, x.session, x.verdict, tell.Labels{
-			{Name: "ratelimit_group", Value: ref.Group}, {Name: "ratelimit_kind", Value: ref.Kind},
-			{Name: "ratelimit_name", Value: ref.Name}, {Name: "ratelimit_scope", Value: scope},
+			{Name: "ratelimit_group", Value: ref.Group},
+			{Name: "ratelimit_kind", Value: ref.Kind},
+			{Name: "ratelimit_name", Value: ref.Name},
+			{Name: "ratelimit_scope", Value: scope},
 		}...)
 		in.fail(w, r, failure{http.StatusTooManyRequests, codeExhausted, "rate limit exceeded", false, ""})
 	})

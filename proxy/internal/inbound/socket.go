@@ -14,6 +14,6 @@ func setUserTimeout(conn *net.TCPConn, t time.Duration) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t.Milliseconds())) //nolint:gosec // a descriptor fits an int
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t.Milliseconds()))
 	})
 }

@@ -52,7 +52,7 @@ func TestOpaqueHalfClose(t *testing.T) {
 	c := w.direct(friend, header.Header{Port: at.Port()})
 	payload := make([]byte, 3<<20)
 	for i := range payload {
-		payload[i] = byte(rand.Uint32()) //nolint:gosec // a payload
+		payload[i] = byte(rand.Uint32())
 	}
 	if _, err := c.Write(payload); err != nil {
 		t.Fatal(err)

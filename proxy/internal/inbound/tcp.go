@@ -115,8 +115,10 @@ func pass(dst, src halfConn) {
 }
 
 // io.Copy would look for ReadFrom and WriteTo and make its own buffer.
-type onlyWriter struct{ io.Writer }
-type onlyReader struct{ io.Reader }
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
 
 // buffers are shared by all connections, so that an idle process holds none for
 // long. 16 KiB is one TLS record.

@@ -22,7 +22,7 @@ func Of(c *net.TCPConn) (netip.AddrPort, bool) {
 	var dst netip.AddrPort
 	// The family is the client's, not the socket's: a dual-stack listener accepts
 	// IPv4 clients on an IPv6 socket.
-	err = raw.Control(func(fd uintptr) { dst, _ = ask(int(fd), remote.Addr().Is4()) }) //nolint:gosec // a descriptor fits an int
+	err = raw.Control(func(fd uintptr) { dst, _ = ask(int(fd), remote.Addr().Is4()) })
 	if err != nil || !dst.IsValid() || dst == local {
 		return netip.AddrPort{}, false
 	}

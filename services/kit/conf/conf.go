@@ -109,7 +109,7 @@ func (b *badField) Field() string { return b.field }
 func check(structs []group) []Problem {
 	var problems []Problem
 	for _, g := range structs {
-		c, ok := g.value.Addr().Interface().(Checker)
+		c, ok := reflect.TypeAssert[Checker](g.value.Addr())
 		if !ok {
 			continue
 		}
@@ -139,7 +139,7 @@ func flatten(err error) []error {
 		return nil
 	}
 	// Only what was joined here and now: an error that wraps a joined one is one sentence.
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // see above
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}

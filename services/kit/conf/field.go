@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 type path []string
 
 func (p path) child(name string) path {
-	return append(p[:len(p):len(p)], name)
+	return append(slices.Clip(p), name)
 }
 
 // flag is the setting's flag, without a dash.
@@ -157,7 +158,7 @@ func parsable(t reflect.Type) bool {
 func parse(v reflect.Value, text string) error {
 	if isText(v) {
 		fresh := reflect.New(v.Type())
-		u, _ := fresh.Interface().(encoding.TextUnmarshaler)
+		u, _ := reflect.TypeAssert[encoding.TextUnmarshaler](fresh)
 		if err := u.UnmarshalText([]byte(text)); err != nil {
 			return err
 		}

@@ -45,7 +45,8 @@ func TestChainStaysBelowItsMount(t *testing.T) {
 	}{
 		{"own namespace", "/", mount{root: "/", dir: "sys/fs/cgroup"}, []string{"sys/fs/cgroup"}},
 		{
-			"nested", "/a/b", mount{root: "/", dir: "sys/fs/cgroup"},
+			"nested", "/a/b",
+			mount{root: "/", dir: "sys/fs/cgroup"},
 			[]string{"sys/fs/cgroup/a/b", "sys/fs/cgroup/a", "sys/fs/cgroup"},
 		},
 		{"mount shows the group itself", "/docker/x", mount{root: "/docker/x", dir: "cg"}, []string{"cg"}},

@@ -107,13 +107,11 @@ func watch(w world, done <-chan struct{}, stop func()) {
 // report tells a person why the process ends and returns the exit code.
 func report(w world, name string, err error) int {
 	who := "weft-" + name
-	var help *conf.Help
-	if errors.As(err, &help) {
+	if help, ok := errors.AsType[*conf.Help](err); ok {
 		fmt.Fprint(w.out, help.Text)
 		return ExitStopped
 	}
-	var wrong *conf.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*conf.Error](err); ok {
 		say.Print(w.err, who, &say.Problem{
 			What: "the settings are wrong",
 			Why:  wrong.Error(),
@@ -122,8 +120,7 @@ func report(w world, name string, err error) int {
 		}, say.Plain)
 		return ExitConfig
 	}
-	var problem *say.Problem
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*say.Problem](err); ok {
 		say.Print(w.err, who, err, say.Verbose)
 		return problem.Exit()
 	}

@@ -304,7 +304,7 @@ func TestSignalWhileBuilding(t *testing.T) {
 
 func TestNotReady(t *testing.T) {
 	s := newService("test")
-	var synced error = errors.New("no snapshot yet")
+	synced := errors.New("no snapshot yet")
 	s.Ready("tables", func() error { return synced })
 	s.Ready("bus", func() error { return nil })
 	names := func() string {

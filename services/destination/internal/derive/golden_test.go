@@ -49,7 +49,7 @@ func TestGolden(t *testing.T) {
 					archive.Files = slices.Delete(archive.Files, at, at+1)
 				}
 				archive.Files = append(archive.Files, txtar.File{Name: "want", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil { //nolint:gosec // a file of the repository
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
@@ -260,9 +260,9 @@ func address(a *net.TcpAddress) string {
 			b[i] = byte(v6.GetFirst() >> (56 - 8*i))
 			b[8+i] = byte(v6.GetLast() >> (56 - 8*i))
 		}
-		return netip.AddrPortFrom(netip.AddrFrom16(b), uint16(a.GetPort())).String() //nolint:gosec // a port
+		return netip.AddrPortFrom(netip.AddrFrom16(b), uint16(a.GetPort())).String()
 	}
 	v4 := a.GetIp().GetIpv4()
 	ip := netip.AddrFrom4([4]byte{byte(v4 >> 24), byte(v4 >> 16), byte(v4 >> 8), byte(v4)})
-	return netip.AddrPortFrom(ip, uint16(a.GetPort())).String() //nolint:gosec // a port
+	return netip.AddrPortFrom(ip, uint16(a.GetPort())).String()
 }

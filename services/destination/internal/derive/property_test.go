@@ -65,7 +65,7 @@ delete endpoint grove/plum/u/10.0.1.%[1]d
 func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 	changes, c, q := menu(t), config(), derive.Query{Port: 80}
 	for seed := range uint64(100) {
-		rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test must be repeatable
+		rng := rand.New(rand.NewPCG(seed, 3))
 		tables := table.New()
 		rows := make(map[string]bus.Change)
 		var last *derive.View

@@ -140,9 +140,14 @@ func number(t *testing.T, s string) int {
 func TestHearRefusesWhatHasNoName(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	for _, p := range []*busv1.Presence{
-		nil, {}, {Service: "a"}, {Instance: "b"},
-		{Service: long, Instance: "b"}, {Service: "a", Instance: long},
-		{Service: "a", Instance: "b", Host: long}, {Service: "a", Instance: "b", Version: long},
+		nil,
+		{},
+		{Service: "a"},
+		{Instance: "b"},
+		{Service: long, Instance: "b"},
+		{Service: "a", Instance: long},
+		{Service: "a", Instance: "b", Host: long},
+		{Service: "a", Instance: "b", Version: long},
 		{Service: "a", Instance: "b", Cluster: long},
 	} {
 		r := New(Limits{})

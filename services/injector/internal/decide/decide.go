@@ -24,7 +24,7 @@ const (
 	InvalidAtWorkload  = "invalid_inject_annotation_at_workload"
 	DisabledAtWorkload = "injection_disable_annotation_present"
 	NotEnabled         = "injection_enable_annotation_absent"
-	NoAccountToken     = "disabled_automount_service_account_token_account" //nolint:gosec // a reason, no secret
+	NoAccountToken     = "disabled_automount_service_account_token_account"
 )
 
 // Where the annotation that decided was.

@@ -114,13 +114,13 @@ func (j *job) initSecurity() *corev1.SecurityContext {
 		user, group = orNobody(user), orNobody(group)
 	}
 	return &corev1.SecurityContext{
-		AllowPrivilegeEscalation: ptr(privileged),
+		AllowPrivilegeEscalation: new(privileged),
 		Capabilities:             caps,
-		Privileged:               ptr(privileged),
-		ReadOnlyRootFilesystem:   ptr(true),
-		RunAsNonRoot:             ptr(!in.RunAsRoot),
-		RunAsUser:                ptr(user),
-		RunAsGroup:               ptr(group),
+		Privileged:               new(privileged),
+		ReadOnlyRootFilesystem:   new(true),
+		RunAsNonRoot:             new(!in.RunAsRoot),
+		RunAsUser:                new(user),
+		RunAsGroup:               new(group),
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 }
@@ -154,12 +154,12 @@ func (j *job) validator() corev1.Container {
 		},
 		Resources: requirements(j.v.Proxy.Resources),
 		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr(false),
+			AllowPrivilegeEscalation: new(false),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			ReadOnlyRootFilesystem:   ptr(true),
-			RunAsNonRoot:             ptr(true),
-			RunAsUser:                ptr(int64(nobody)),
-			RunAsGroup:               ptr(int64(nobody)),
+			ReadOnlyRootFilesystem:   new(true),
+			RunAsNonRoot:             new(true),
+			RunAsUser:                new(int64(nobody)),
+			RunAsGroup:               new(int64(nobody)),
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

@@ -152,7 +152,7 @@ func (j *job) volumes() []corev1.Volume {
 		out = append(out, corev1.Volume{Name: tokenVolume, VolumeSource: corev1.VolumeSource{
 			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-					Audience: "identity.l5d.io", ExpirationSeconds: ptr(int64(tokenSeconds)), Path: tokenVolume,
+					Audience: "identity.l5d.io", ExpirationSeconds: new(int64(tokenSeconds)), Path: tokenVolume,
 				},
 			}}},
 		}})
@@ -160,4 +160,5 @@ func (j *job) volumes() []corev1.Volume {
 	return out
 }
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }

@@ -81,15 +81,15 @@ func (j *job) proxySecurity() *corev1.SecurityContext {
 		return p.SecurityContext
 	}
 	out := &corev1.SecurityContext{
-		AllowPrivilegeEscalation: ptr(false),
+		AllowPrivilegeEscalation: new(false),
 		Capabilities:             j.firstCapabilities(),
-		ReadOnlyRootFilesystem:   ptr(true),
-		RunAsNonRoot:             ptr(true),
-		RunAsUser:                ptr(p.UID),
+		ReadOnlyRootFilesystem:   new(true),
+		RunAsNonRoot:             new(true),
+		RunAsUser:                new(p.UID),
 		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 	if p.GID >= 0 {
-		out.RunAsGroup = ptr(p.GID)
+		out.RunAsGroup = new(p.GID)
 	}
 	return out
 }

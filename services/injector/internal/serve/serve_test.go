@@ -283,7 +283,7 @@ func TestServe(t *testing.T) {
 	}()
 	client := func(most uint16) *http.Client {
 		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true, MaxVersion: most, //nolint:gosec // the test's own certificate
+			InsecureSkipVerify: true, MaxVersion: most,
 		}}}
 	}
 	ask := func(c *http.Client) error {
@@ -299,7 +299,7 @@ func TestServe(t *testing.T) {
 		defer func() { _ = resp.Body.Close() }()
 		b, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != 200 || !bytes.Contains(b, []byte("JSONPatch")) {
-			return fmt.Errorf("status %d, %v: %s", resp.StatusCode, err, b)
+			return fmt.Errorf("status %d, %w: %s", resp.StatusCode, err, b)
 		}
 		return nil
 	}
@@ -316,7 +316,7 @@ func TestServe(t *testing.T) {
 	if err := ask(client(tls.VersionTLS12)); err == nil {
 		t.Error("TLS 1.2 was accepted")
 	}
-	if resp, err := http.Get("http://" + lis.Addr().String() + "/"); err == nil { //nolint:noctx // must fail at once
+	if resp, err := http.Get("http://" + lis.Addr().String() + "/"); err == nil {
 		_ = resp.Body.Close()
 		if resp.StatusCode == 200 {
 			t.Error("plain HTTP was served")

@@ -12,11 +12,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )

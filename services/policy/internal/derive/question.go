@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -132,10 +133,8 @@ func ParseAuthority(authority, domain string) (ServicePort, error) {
 		return ServicePort{}, errors.New("invalid authority")
 	}
 	labels := strings.Split(host, ".")
-	for _, label := range labels {
-		if label == "" {
-			return ServicePort{}, errors.New("invalid authority")
-		}
+	if slices.Contains(labels, "") {
+		return ServicePort{}, errors.New("invalid authority")
 	}
 	if len(labels) < 3 || labels[2] != "svc" {
 		return ServicePort{}, notService(domain)

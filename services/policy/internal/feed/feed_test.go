@@ -13,10 +13,9 @@ import (
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/bus/bustest"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/table"
-
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // cuts is a log of fixed cuts.

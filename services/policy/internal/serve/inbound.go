@@ -10,11 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
 	"github.com/weftmesh/weft/services/policy/internal/table"
-
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // inboundAPI answers what a workload accepts on one of its ports.

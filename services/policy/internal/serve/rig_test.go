@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
+	proxynet "github.com/linkerd/linkerd2-proxy-api/go/net"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -19,12 +20,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/rpc"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/table"
-
-	proxynet "github.com/linkerd/linkerd2-proxy-api/go/net"
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // rig is a server with its tables and a client, all in memory.

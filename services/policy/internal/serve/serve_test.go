@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
+	proxynet "github.com/linkerd/linkerd2-proxy-api/go/net"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,8 +14,6 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/weftmesh/weft/bus"
-
-	proxynet "github.com/linkerd/linkerd2-proxy-api/go/net"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 

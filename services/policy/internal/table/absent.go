@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/weftmesh/weft/bus"
-
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 

@@ -4,10 +4,9 @@ import (
 	"slices"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
-
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // Cut is what Apply takes in one step.

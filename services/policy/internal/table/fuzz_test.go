@@ -6,10 +6,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
-
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // FuzzRows applies rows of any bytes to a small cluster. Whatever they hold,

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/bus"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
-
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 func pod(ns, name, uid, template string) bus.Change {

@@ -7,14 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
-
-	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // object is one row of a random cluster.
@@ -46,7 +45,9 @@ var (
 	namespaces = []string{"a", "b"}
 	ports      = []uint16{80, 81, 82}
 	workloads  = []derive.Workload{
-		{Namespace: "a", Name: "p0"}, {Namespace: "a", Name: "p1"}, {Namespace: "b", Name: "p0"},
+		{Namespace: "a", Name: "p0"},
+		{Namespace: "a", Name: "p1"},
+		{Namespace: "b", Name: "p0"},
 		{Namespace: "b", Name: "x", External: true},
 	}
 )

@@ -139,7 +139,7 @@ func (s *Source) Run(ctx context.Context) error {
 		clear(forced)
 		since, due = time.Time{}, nil
 		if again {
-			due = time.After(settle) //nolint:forbidigo // at most one timer runs
+			due = time.After(settle)
 		}
 	}
 	scan()
@@ -158,7 +158,7 @@ func (s *Source) Run(ctx context.Context) error {
 			forced[filepath.Dir(e.Name)] = true
 			if since.IsZero() {
 				since = time.Now()
-				due = time.After(s.cfg.Debounce) //nolint:forbidigo // one timer a burst
+				due = time.After(s.cfg.Debounce)
 			}
 		case err, ok := <-events.Errors:
 			if !ok {

@@ -29,7 +29,7 @@ func start(t *testing.T, cfg Config) *rig {
 	if len(cfg.Paths) == 0 {
 		cfg.Paths = []string{t.TempDir()}
 	}
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	cfg.Log = slog.New(slog.DiscardHandler)
 	r := &rig{t: t, dir: cfg.Paths[0], Source: New(cfg)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

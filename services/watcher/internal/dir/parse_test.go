@@ -18,35 +18,55 @@ func TestParse(t *testing.T) {
 	}{
 		{name: "nothing", in: "\n# only a comment\n---\n---\n"},
 		{name: "null", in: "null\n--- ~\n"},
-		{name: "byte order mark and line ends", in: "\xef\xbb\xbfapiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: Namespace\r\nmetadata: {name: b}\r\n",
-			want: []string{"Namespace a", "Namespace b"}},
-		{name: "comment on the separator", in: "--- # first\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n",
-			want: []string{"Namespace a"}},
-		{name: "dashes inside a text", in: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    linkerd.io/x: |\n      ---\n      x\n",
-			want: []string{"Namespace a"}},
+		{
+			name: "byte order mark and line ends", in: "\xef\xbb\xbfapiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: Namespace\r\nmetadata: {name: b}\r\n",
+			want: []string{"Namespace a", "Namespace b"},
+		},
+		{
+			name: "comment on the separator", in: "--- # first\napiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n",
+			want: []string{"Namespace a"},
+		},
+		{
+			name: "dashes inside a text", in: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    linkerd.io/x: |\n      ---\n      x\n",
+			want: []string{"Namespace a"},
+		},
 		{name: "default namespace", in: "{apiVersion: v1, kind: Service, metadata: {name: a}}", want: []string{"Service default/a"}},
 		{name: "no namespace on a node", in: "{apiVersion: v1, kind: Node, metadata: {name: a, namespace: b}}", want: []string{"Node a"}},
 		{name: "not ours", in: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: other.io/v1, kind: Server, metadata: {name: a}}"},
-		{name: "typed list", in: "{apiVersion: v1, kind: ServiceList, items: [{metadata: {name: a, namespace: x}}, {metadata: {name: b, namespace: x}}]}",
-			want: []string{"Service x/a", "Service x/b"}},
-		{name: "list in a list", in: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}]}]}",
-			want: []string{"Namespace a"}},
-		{name: "lists too deep", in: strings.Repeat("{kind: List, items: [", 6) + strings.Repeat("]}", 6),
-			strays: []string{"document 1: items[0] items[0] items[0] items[0] has lists in lists more than 4 deep"}},
-		{name: "no object", in: "just text\n---\n[1, 2]\n---\n7\n---\n{kind: 7}\n---\n{metadata: {name: a}}",
+		{
+			name: "typed list", in: "{apiVersion: v1, kind: ServiceList, items: [{metadata: {name: a, namespace: x}}, {metadata: {name: b, namespace: x}}]}",
+			want: []string{"Service x/a", "Service x/b"},
+		},
+		{
+			name: "list in a list", in: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}]}]}",
+			want: []string{"Namespace a"},
+		},
+		{
+			name: "lists too deep", in: strings.Repeat("{kind: List, items: [", 6) + strings.Repeat("]}", 6),
+			strays: []string{"document 1: items[0] items[0] items[0] items[0] has lists in lists more than 4 deep"},
+		},
+		{
+			name: "no object", in: "just text\n---\n[1, 2]\n---\n7\n---\n{kind: 7}\n---\n{metadata: {name: a}}",
 			strays: []string{
 				"document 1: is no Kubernetes object", "document 2: is no Kubernetes object", "document 3: is no Kubernetes object",
 				"document 4: is no Kubernetes object", "document 5: has no kind",
-			}},
-		{name: "no name", in: "{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Pod, metadata: 7}",
+			},
+		},
+		{
+			name: "no name", in: "{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Pod, metadata: 7}",
 			strays: []string{
 				"document 1: Pod has no metadata.name",
 				"document 2: Pod without a readable metadata.name: metadata: is a number where an object belongs",
-			}},
-		{name: "bad object among good", in: "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: 7}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b}}",
-			want: []string{"Pod default/a", "Pod default/b"}},
-		{name: "not YAML", in: "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\na: [b\n",
-			want: []string{"Namespace a"}, broken: "document 2: yaml: line 1: did not find expected ',' or ']'"},
+			},
+		},
+		{
+			name: "bad object among good", in: "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: 7}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: b}}",
+			want: []string{"Pod default/a", "Pod default/b"},
+		},
+		{
+			name: "not YAML", in: "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\na: [b\n",
+			want: []string{"Namespace a"}, broken: "document 2: yaml: line 1: did not find expected ',' or ']'",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := Parse([]byte(test.in))

@@ -127,8 +127,7 @@ func manifest(path string) bool {
 
 // reason is an error without the path, which is named beside it.
 func reason(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err.Error()
 	}
 	return oneLine(err)

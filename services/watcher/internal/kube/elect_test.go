@@ -28,7 +28,7 @@ func run(t *testing.T, c *cluster, name string) *candidate {
 	t.Helper()
 	s := New(c.clients(), Config{
 		Election: Election{Namespace: "linkerd", Identity: name, Lease: 3 * time.Second, Renew: time.Second, Retry: 100 * time.Millisecond},
-		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log:      slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	x := &candidate{cancel: cancel, done: make(chan error, 1)}

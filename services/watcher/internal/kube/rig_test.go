@@ -122,7 +122,7 @@ func start(t *testing.T, c *cluster) *rig {
 	t.Helper()
 	r := &rig{t: t, cluster: c, Source: New(c.clients(), Config{
 		Rediscover: 20 * time.Millisecond,
-		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log:        slog.New(slog.DiscardHandler),
 	})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

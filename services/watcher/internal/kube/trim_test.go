@@ -25,7 +25,7 @@ func TestTrimKeepsWhatShapeReads(t *testing.T) {
 		t.Fatalf("shape's golden files have moved: %v, %v", files, err)
 	}
 	for _, file := range files {
-		raw, err := os.ReadFile(file) //nolint:gosec // test data
+		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		if err := p.step(ctx); err != nil && ctx.Err() == nil {
 			d := p.backoff()
 			p.logger.Warn("changes wait to be published", obs.Error(err), "retry_in", d, "rows", p.state.Pending())
-			retry = time.After(d) //nolint:forbidigo // one timer at a time
+			retry = time.After(d)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func TestRetriesAreBounded(t *testing.T) {
 		r.put(namespaces("a"))
 		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
 		synctest.Wait()
-		tries := strings.Count(r.diary.read(), "append failed")
+		tries := strings.Count(r.read(), "append failed")
 		// 0.1, 0.2, 0.4, 0.8, 1.6, then every 1.6 to 3.2 s
 		if tries < 15 || tries > 45 {
 			t.Errorf("%d tries in a minute, want some 25", tries)
@@ -160,10 +160,10 @@ func TestLeaseLostDuringLead(t *testing.T) {
 	bubble(t, func(r *rig) {
 		close(r.synced)
 		ctx, cancel := context.WithCancel(r.t.Context())
-		r.diary.onLead = cancel
-		r.world.terms <- ctx
+		r.onLead = cancel
+		r.terms <- ctx
 		synctest.Wait()
-		if got := r.diary.read(); !strings.HasSuffix(got, "resign") || !strings.HasPrefix(got, "lead") {
+		if got := r.read(); !strings.HasSuffix(got, "resign") || !strings.HasPrefix(got, "lead") {
 			t.Errorf("the log was told %q, want the last word to be resign", got)
 		}
 		r.put(namespaces("a"))
@@ -174,7 +174,7 @@ func TestLeaseLostDuringLead(t *testing.T) {
 func TestWhatABlindSourceCannotSeeStays(t *testing.T) {
 	bubble(t, func(r *rig) {
 		gone := bus.Change{Table: busv1.Table_TABLE_NAMESPACES, Key: bus.Key("gone"), Value: bus.Encode(&busv1.Namespace{Name: "gone"})}
-		r.diary.rows = []bus.Change{gone}
+		r.rows = []bus.Change{gone}
 		r.set(func(w *world) {
 			w.trouble = source.Trouble{Blind: true, Skipped: []source.Skipped{{Object: "x.yaml", Reason: "is broken"}}}
 		})
@@ -230,13 +230,13 @@ func TestManyChangesTravelTogether(t *testing.T) {
 			time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time: 1,000 changes a second
 		}
 		synctest.Wait()
-		if n := strings.Count(r.diary.read(), "append"); n < 100 || n > 800 {
+		if n := strings.Count(r.read(), "append"); n < 100 || n > 800 {
 			t.Errorf("%d batches for 2000 changes in 2 s, want the first 500 alone and the others by tens", n)
 		}
 		time.Sleep(3 * time.Second) //nolint:forbidigo // virtual time
 		r.put(annotated("z", "one"))
 		synctest.Wait()
-		r.diary.read()
+		r.read()
 		time.Sleep(2 * time.Second) //nolint:forbidigo // virtual time
 		r.put(annotated("z", "two"))
 		before := time.Now()
@@ -275,7 +275,7 @@ func TestTraceOfOneChange(t *testing.T) {
 				t.Errorf("span %q is not below %q", name, event.Name)
 			}
 		}
-		carried := trace.SpanContextFromContext(r.diary.ctx[0])
+		carried := trace.SpanContextFromContext(r.ctx[0])
 		if carried.SpanID() != byName["bus publish"].SpanContext.SpanID() {
 			t.Error("the log's context does not carry the publishing span")
 		}

@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"slices"
+
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
@@ -25,7 +27,7 @@ func (p *Publisher) Report() *Report { return p.report.Load() }
 // tell makes the report and logs problems that are new.
 func (p *Publisher) tell(trouble source.Trouble) {
 	for _, news := range p.state.News() {
-		p.logger.Warn("object skipped", obs.Object(news.ID.String()), obs.Reason(news.Text()))
+		p.logger.Warn("object skipped", obs.Object(news.String()), obs.Reason(news.Text()))
 	}
 	old := p.report.Load()
 	r := &Report{Objects: p.state.Counts(), Total: len(trouble.Skipped)}
@@ -33,7 +35,7 @@ func (p *Publisher) tell(trouble source.Trouble) {
 	problems, total := p.state.Skipped(maxNamed - len(r.Skipped))
 	r.Total += total
 	for _, problem := range problems {
-		r.Skipped = append(r.Skipped, source.Skipped{Object: problem.ID.String(), Reason: problem.Text()})
+		r.Skipped = append(r.Skipped, source.Skipped{Object: problem.String(), Reason: problem.Text()})
 	}
 	p.report.Store(r)
 	for _, s := range trouble.Skipped[:min(maxNamed, len(trouble.Skipped))] {
@@ -44,10 +46,5 @@ func (p *Publisher) tell(trouble source.Trouble) {
 }
 
 func contains(list []source.Skipped, s source.Skipped) bool {
-	for _, o := range list {
-		if o == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, s)
 }

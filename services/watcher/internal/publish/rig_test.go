@@ -194,7 +194,7 @@ func bubble(t *testing.T, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, world: newWorld(), diary: new(diary), reg: prometheus.NewRegistry()}
-		r.p = New(r.world, r.diary, r.diary, Config{Registry: r.reg, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		r.p = New(r.world, r.diary, r.diary, Config{Registry: r.reg, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		var parts sync.WaitGroup
 		parts.Go(func() {
@@ -216,7 +216,7 @@ func bubble(t *testing.T, test func(*rig)) {
 func (r *rig) says(want string) {
 	r.t.Helper()
 	synctest.Wait()
-	if got := r.diary.read(); got != want {
+	if got := r.read(); got != want {
 		r.t.Errorf("the log was told %q, want %q", got, want)
 	}
 }
@@ -226,7 +226,7 @@ func (r *rig) elected() context.CancelFunc {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
 	select {
-	case r.world.terms <- ctx:
+	case r.terms <- ctx:
 	case <-time.After(time.Minute):
 		r.t.Fatal("nobody takes part in the election")
 	}

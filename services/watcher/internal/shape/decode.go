@@ -75,8 +75,7 @@ func bad(kind Kind, data []byte, field, reason string) *Bad {
 
 // explain puts a decoder's error into words: which field, what is wrong.
 func explain(err error) (field, reason string) {
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
+	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return wrongType.Field, "is " + given(wrongType.Value) + " where " + wanted(wrongType.Type) + " belongs"
 	}
 	return "", short(err.Error())

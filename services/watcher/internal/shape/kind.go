@@ -64,8 +64,8 @@ var Kinds = []KindInfo{
 // that is not read is known, and wrong says so.
 func Find(apiVersion, kind string) (info KindInfo, known bool, wrong string) {
 	group, version := "", apiVersion
-	if i := strings.IndexByte(apiVersion, '/'); i >= 0 {
-		group, version = apiVersion[:i], apiVersion[i+1:]
+	if before, after, ok := strings.Cut(apiVersion, "/"); ok {
+		group, version = before, after
 	}
 	for _, k := range Kinds {
 		if string(k.Kind) != kind || k.Group != group {

@@ -19,11 +19,15 @@ func TestChangeKey(t *testing.T) {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "grove", UID: "u", ResourceVersion: "1", Labels: map[string]string{"app": "x"}},
 			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "a", Image: "x:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}},
-					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/r"}}}}},
+				Containers: []corev1.Container{{
+					Name: "a", Image: "x:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}},
+					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/r"}}},
+				}},
 			},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", HostIP: "192.0.2.1",
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.0.0.1", HostIP: "192.0.2.1",
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			},
 		}
 	}
 	rows := func(p *corev1.Pod) string {

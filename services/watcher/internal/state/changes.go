@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,9 +51,7 @@ func (s *State) Truth() []bus.Change {
 // Counts is how many objects of each kind are known, skipped ones included.
 func (s *State) Counts() map[shape.Kind]int {
 	out := make(map[shape.Kind]int, len(s.counts))
-	for k, n := range s.counts {
-		out[k] = n
-	}
+	maps.Copy(out, s.counts)
 	return out
 }
 

@@ -129,7 +129,8 @@ func TestProblem(t *testing.T) {
 			"tls://u:xxxxx@b: the name \"b\" is not known\nnats://c: nothing answered within 1s", start,
 		},
 		{
-			"another server is there", []finding{{"nats://a", refused}, {"nats://b", nil}},
+			"another server is there",
+			[]finding{{"nats://a", refused}, {"nats://b", nil}},
 			"nats://a: nothing listens there\nnats://b: something listens there, but does not let us in as a client of NATS",
 			"check --bus.credentials, --bus.ca, --bus.cert and --bus.key, and whether that is a NATS server; -v shows what the connection says",
 		},

@@ -35,11 +35,13 @@ func TestWrongCommandLines(t *testing.T) {
 		{"flag", []string{"status", "--nope"}, "weft: unknown flag: --nope\n  next:  see `weft status --help`\n"},
 		{"argument", []string{"version", "x"}, "weft: argument \"x\" is one too many for `weft version`\n  next:  see `weft version --help`\n"},
 		{
-			"format", []string{"status", "-o", "yaml"},
+			"format",
+			[]string{"status", "-o", "yaml"},
 			"weft: invalid argument \"yaml\" for \"-o, --output\" flag: \"yaml\" is neither table nor json\n  next:  see `weft status --help`\n",
 		},
 		{
-			"settings, with one dash and two", []string{"status", "-wait=1h", "--hear", "soon"},
+			"settings, with one dash and two",
+			[]string{"status", "-wait=1h", "--hear", "soon"},
 			`weft: the settings are wrong
   why:   2 settings are wrong
            -hear (WEFT_HEAR): "soon" is not a duration (like 1m30s): invalid duration "soon"

@@ -83,15 +83,13 @@ func (u usageError) Unwrap() error { return u.err }
 
 // report tells a person what went wrong and returns the exit code.
 func report(w io.Writer, err error, detail say.Detail) int {
-	var wrong *conf.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*conf.Error](err); ok {
 		say.Print(w, who, &say.Problem{
 			What: "the settings are wrong", Why: wrong.Error(), Next: "correct the above; --help lists every setting", Err: err,
 		}, say.Plain)
 		return run.ExitConfig
 	}
-	var usage usageError
-	if errors.As(err, &usage) {
+	if usage, ok := errors.AsType[usageError](err); ok {
 		say.Print(w, who, &say.Problem{What: usage.Error(), Next: "see `" + usage.cmd + " --help`"}, say.Plain)
 		return run.ExitConfig
 	}
@@ -102,8 +100,7 @@ func report(w io.Writer, err error, detail say.Detail) int {
 		return run.ExitConfig
 	}
 	say.Print(w, who, err, detail)
-	var problem *say.Problem
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*say.Problem](err); ok {
 		return problem.Exit()
 	}
 	return run.ExitFailed

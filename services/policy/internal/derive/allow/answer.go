@@ -9,10 +9,10 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 // detectTimeout is how long a proxy waits for a client's first bytes before it

@@ -3,12 +3,13 @@ package allow
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 // identities turns a MeshTLSAuthentication into what the proxy matches. One
@@ -57,11 +58,8 @@ func addIdentity(out *inbound.Authn_PermitMeshTLS_PermitClientIdentities, id str
 		return nil
 	}
 	parts := strings.Split(suffix, ".")
-	for _, p := range parts {
-		// An empty suffix would match everybody.
-		if p == "" {
-			return fmt.Errorf("identity %q has an empty label", id)
-		}
+	if slices.Contains(parts, "") {
+		return fmt.Errorf("identity %q has an empty label", id)
 	}
 	out.Suffixes = append(out.Suffixes, &inbound.IdentitySuffix{Parts: parts})
 	return nil

@@ -7,9 +7,9 @@ import (
 
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 // networks turns a NetworkAuthentication into what the proxy matches. One

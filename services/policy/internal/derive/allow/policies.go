@@ -8,9 +8,9 @@ import (
 
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/linkerd/linkerd2-proxy-api/go/meta"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 const groupPolicy = "policy.linkerd.io"

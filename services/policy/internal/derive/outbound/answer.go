@@ -8,8 +8,9 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/meta"
 	"github.com/linkerd/linkerd2-proxy-api/go/opaque_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 // detectTimeout is how long a proxy waits for a client's first bytes before it
@@ -107,7 +108,7 @@ func httpRoute(c derive.Cluster, s *Service, backend *outbound.Backend) *outboun
 			}},
 			Backends: httpBackend(backend),
 			// Older proxies know only this one.
-			RequestTimeout:         unlessZero(s.timeouts.request), //nolint:staticcheck // deprecated, but sent as Linkerd does
+			RequestTimeout:         unlessZero(s.timeouts.request),
 			Timeouts:               timeoutsOf(s.timeouts),
 			Retry:                  retryOf(s.retry),
 			AllowL5DRequestHeaders: c.AllowHeaders,

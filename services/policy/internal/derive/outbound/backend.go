@@ -10,8 +10,9 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
-	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 // What Linkerd's controller sends and its proxy expects. Source: §9.2, §9.6.

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weftmesh/weft/services/policy/internal/derive"
-
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
 // protocol is what a Service's port says of itself.
