@@ -170,7 +170,7 @@ func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
 // farthest bounds the epochs that an ask can make a leader believe in, a day of
 // clock error, so that nonsense can't use up the numbers.
 func (s *server) farthest() uint64 {
-	return uint64(s.r.cfg.Now().Add(24*time.Hour).UnixMilli()) + maxStep //nolint:gosec // after 1970
+	return uint64(s.r.cfg.Now().Add(24*time.Hour).UnixMilli()) + maxStep
 }
 
 // since gives the cuts after a position, if the ring has them and they are
@@ -199,7 +199,7 @@ func rangeOf(entries []entry) *busv1.Range {
 		for _, e := range entries[:n] {
 			for i, body := range e.parts {
 				rng.Entries = append(rng.Entries, &busv1.LogEntry{
-					Seq: e.seq, Body: body, Traceparent: e.trace, Part: uint32(i), More: i < len(e.parts)-1, //nolint:gosec // at most maxParts
+					Seq: e.seq, Body: body, Traceparent: e.trace, Part: uint32(i), More: i < len(e.parts)-1,
 				})
 			}
 		}

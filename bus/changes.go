@@ -33,7 +33,7 @@ func changeSize(c Change) int {
 }
 
 func innerSize(c Change) int {
-	n := protowire.SizeTag(fieldTable) + protowire.SizeVarint(uint64(c.Table)) + //nolint:gosec // enum numbers are not negative
+	n := protowire.SizeTag(fieldTable) + protowire.SizeVarint(uint64(c.Table)) +
 		protowire.SizeTag(fieldKey) + protowire.SizeBytes(len(c.Key))
 	if c.Value == nil {
 		n += protowire.SizeTag(fieldRemoved) + 1
@@ -45,9 +45,9 @@ func innerSize(c Change) int {
 
 func appendChange(b []byte, c Change) []byte {
 	b = protowire.AppendTag(b, fieldChanges, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(innerSize(c))) //nolint:gosec // a size
+	b = protowire.AppendVarint(b, uint64(innerSize(c)))
 	b = protowire.AppendTag(b, fieldTable, protowire.VarintType)
-	b = protowire.AppendVarint(b, uint64(c.Table)) //nolint:gosec // enum numbers are not negative
+	b = protowire.AppendVarint(b, uint64(c.Table))
 	b = protowire.AppendTag(b, fieldKey, protowire.BytesType)
 	b = protowire.AppendString(b, c.Key)
 	if c.Value == nil {
@@ -72,7 +72,7 @@ func encodeBatch(changes []Change, observedNS int64) []byte {
 	}
 	if observedNS != 0 {
 		b = protowire.AppendTag(b, fieldObserved, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(observedNS)) //nolint:gosec // two's complement, as int64 travels
+		b = protowire.AppendVarint(b, uint64(observedNS))
 	}
 	return b
 }
@@ -131,7 +131,7 @@ func decodeChange(b []byte) (Change, error) {
 			}
 			b = b[n:]
 			if num == fieldTable {
-				c.Table = busv1.Table(int32(v)) //nolint:gosec // as the generated code does
+				c.Table = busv1.Table(int32(v))
 			} else {
 				removed = v != 0
 			}

@@ -49,8 +49,8 @@ func TestBatchIsWhatTheProtoSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, observed, err := decodeChanges(theirs)
-	if err != nil || int64(observed) != -5 { //nolint:gosec // as it was written
-		t.Fatalf("decodeChanges() = %d, %v", int64(observed), err) //nolint:gosec // as it was written
+	if err != nil || int64(observed) != -5 {
+		t.Fatalf("decodeChanges() = %d, %v", int64(observed), err)
 	}
 	if d := cmp.Diff(changes, got); d != "" {
 		t.Errorf("decodeChanges() (-want +got):\n%s", d)
@@ -72,7 +72,7 @@ func TestDecodedChangesOwnTheirMemory(t *testing.T) {
 func TestPackCompressesWhatPays(t *testing.T) {
 	random := make([]byte, 5000)
 	for i := range random {
-		random[i] = byte(rand.IntN(256)) //nolint:gosec // noise
+		random[i] = byte(rand.IntN(256))
 	}
 	for _, tc := range []struct {
 		name string

@@ -45,7 +45,7 @@ func newHasher(key [digestKeySize]byte) *hasher {
 }
 
 func (h *hasher) row(table busv1.Table, key string, value []byte) sum128 {
-	b := binary.AppendUvarint(h.buf[:0], uint64(table)) //nolint:gosec // enum numbers are not negative
+	b := binary.AppendUvarint(h.buf[:0], uint64(table))
 	b = binary.AppendUvarint(b, uint64(len(key)))
 	b = append(b, key...)
 	b = binary.AppendUvarint(b, uint64(len(value)))

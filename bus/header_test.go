@@ -2,6 +2,7 @@ package bus
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -42,9 +43,7 @@ func TestMalformedHeadsAreRefused(t *testing.T) {
 		{"previous sequence missing", "PS", ""},
 	} {
 		h := Header{}
-		for k, v := range good {
-			h[k] = v
-		}
+		maps.Copy(h, good)
 		h[tc.key] = tc.value
 		if got, err := parseHead(h); !errors.Is(err, errHeader) {
 			t.Errorf("%s: parseHead() = %+v, %v, want %v", tc.name, got, err, errHeader)

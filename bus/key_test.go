@@ -25,9 +25,27 @@ func ExampleKey() {
 func TestKeyRoundTrips(t *testing.T) {
 	long := strings.Repeat("a", 253)
 	for _, parts := range [][]string{
-		nil, {""}, {"", ""}, {"a"}, {"a", ""}, {"", "a"}, {"a.b", "c"}, {"a", "b.c"},
-		{"a/b", "c"}, {"a", "b/c"}, {"a%2Fb", "c"}, {"%"}, {"%", ""}, {"%25"}, {"*"}, {">"}, {" "},
-		{"fd00::1", "10.0.0.1"}, {long, long, long}, {"\xff\xfe", "ü"}, {"\uFFFD"},
+		nil,
+		{""},
+		{"", ""},
+		{"a"},
+		{"a", ""},
+		{"", "a"},
+		{"a.b", "c"},
+		{"a", "b.c"},
+		{"a/b", "c"},
+		{"a", "b/c"},
+		{"a%2Fb", "c"},
+		{"%"},
+		{"%", ""},
+		{"%25"},
+		{"*"},
+		{">"},
+		{" "},
+		{"fd00::1", "10.0.0.1"},
+		{long, long, long},
+		{"\xff\xfe", "ü"},
+		{"\uFFFD"},
 	} {
 		k := Key(parts...)
 		if got := Parts(k); !slices.Equal(got, parts) {

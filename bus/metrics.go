@@ -39,8 +39,7 @@ func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 		return c
 	}
 	if err := reg.Register(c); err != nil {
-		var there prometheus.AlreadyRegisteredError
-		if errors.As(err, &there) {
+		if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 			if old, ok := there.ExistingCollector.(C); ok {
 				return old
 			}
@@ -109,10 +108,14 @@ func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
 }
 
 func connectionMetrics(reg prometheus.Registerer, cluster string) (slow prometheus.Counter, up prometheus.Gauge) {
-	slow = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weft_bus_slow_consumer_total",
-		Help: "Times that NATS dropped messages because this process did not keep up."}, []string{"cluster"})).WithLabelValues(cluster)
-	up = register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weft_bus_connected",
-		Help: "1 while there is a connection to a NATS server."}, []string{"cluster"})).WithLabelValues(cluster)
+	slow = register(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weft_bus_slow_consumer_total",
+		Help: "Times that NATS dropped messages because this process did not keep up.",
+	}, []string{"cluster"})).WithLabelValues(cluster)
+	up = register(reg, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weft_bus_connected",
+		Help: "1 while there is a connection to a NATS server.",
+	}, []string{"cluster"})).WithLabelValues(cluster)
 	return slow, up
 }
 

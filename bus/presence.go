@@ -73,7 +73,7 @@ func Announce(ctx context.Context, t Transport, every time.Duration, now func() 
 		p.SentAtNs = time.Now().UnixNano()
 		p.Leaving = leaving
 		if n := len(p.GetSkipped()); n > maxSkipped {
-			p.SkippedTotal = max(p.GetSkippedTotal(), uint32(n)) //nolint:gosec // a count of objects
+			p.SkippedTotal = max(p.GetSkippedTotal(), uint32(n))
 			p.Skipped = p.GetSkipped()[:maxSkipped]
 		}
 		if body := packMessage(p); len(body) <= MaxPayload {

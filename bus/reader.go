@@ -83,10 +83,8 @@ func (r *Reader) Read(ctx context.Context) iter.Seq2[Cut, error] {
 		}
 		defer r.store.out.detach()
 		for {
-			for {
-				if ctx.Err() != nil {
-					break
-				}
+			for ctx.Err() == nil {
+
 				cut, ok := r.store.next()
 				if !ok {
 					break

@@ -20,7 +20,7 @@ func at(p position, rows ...Change) *Reader {
 
 func rangeFrom(first uint64, n int) []*busv1.LogEntry {
 	var out []*busv1.LogEntry
-	for i := range uint64(n) { //nolint:gosec // a small number
+	for i := range uint64(n) {
 		body := pack(encodeBatch([]Change{put(1, fmt.Sprint("from-", first+i), "x")}, 0))
 		out = append(out, &busv1.LogEntry{Seq: first + i, Body: body})
 	}
@@ -164,7 +164,7 @@ func TestInboxIsBoundedAndSaysWhatItLost(t *testing.T) {
 		t.Fatalf("20 MiB in a queue of 8: %+v", news)
 	}
 	for i, it := range items {
-		if it.head.seq != news.lost.seq+1+uint64(i) { //nolint:gosec // an index
+		if it.head.seq != news.lost.seq+1+uint64(i) {
 			t.Errorf("item %d is %d, lost up to %d", i, it.head.seq, news.lost.seq)
 		}
 	}

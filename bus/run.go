@@ -211,7 +211,7 @@ func (r *Reader) applyCut(at position, parts [][]byte, parent string) bool {
 		}
 		c.changes = append(c.changes, changes...)
 		if observed != 0 {
-			c.observed = time.Unix(0, int64(observed)) //nolint:gosec // as it was written
+			c.observed = time.Unix(0, int64(observed))
 		}
 	}
 	span := startApply(r.t.Cluster(), parent, at, len(c.changes))

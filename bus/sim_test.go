@@ -34,8 +34,10 @@ func TestAnyFaults(t *testing.T) {
 	first, n := envInt("WEFT_SEED", 1), envInt("WEFT_SEEDS", 60)
 	for seed := first; seed < first+n; seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sim{t: t, seed: seed, rng: rand.New(rand.NewPCG(uint64(seed), 7)), mem: bustest.Memory(), //nolint:gosec // a test's dice
-				truth: rowMap{}, states: map[place]rowMap{}}
+			s := &sim{
+				t: t, seed: seed, rng: rand.New(rand.NewPCG(uint64(seed), 7)), mem: bustest.Memory(),
+				truth: rowMap{}, states: map[place]rowMap{},
+			}
 			s.run()
 		})
 		if t.Failed() {
@@ -104,7 +106,7 @@ func (s *sim) run() {
 		if links[link] == nil {
 			h := fnv.New64a()
 			_, _ = h.Write([]byte(link))
-			links[link] = rand.New(rand.NewPCG(uint64(s.seed), h.Sum64())) //nolint:gosec // a test's dice
+			links[link] = rand.New(rand.NewPCG(uint64(s.seed), h.Sum64()))
 		}
 		switch x := links[link].IntN(100); {
 		case x < 6:

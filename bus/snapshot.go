@@ -127,7 +127,7 @@ func newIdentity(c copied) *identity {
 	id.buf = binary.AppendUvarint(id.buf, c.at.seq)
 	id.buf = append(id.buf, c.key...)
 	for _, s := range c.sums {
-		id.buf = binary.AppendUvarint(id.buf, uint64(s.GetTable())) //nolint:gosec // enum numbers are not negative
+		id.buf = binary.AppendUvarint(id.buf, uint64(s.GetTable()))
 		id.buf = binary.AppendUvarint(id.buf, s.GetRows())
 		id.buf = binary.BigEndian.AppendUint64(id.buf, s.GetHigh())
 		id.buf = binary.BigEndian.AppendUint64(id.buf, s.GetLow())
@@ -136,15 +136,15 @@ func newIdentity(c copied) *identity {
 }
 
 func (id *identity) add(rows, size int) {
-	id.buf = binary.AppendUvarint(id.buf, uint64(rows)) //nolint:gosec // a length
-	id.buf = binary.AppendUvarint(id.buf, uint64(size)) //nolint:gosec // a length
+	id.buf = binary.AppendUvarint(id.buf, uint64(rows))
+	id.buf = binary.AppendUvarint(id.buf, uint64(size))
 }
 
 func (id *identity) sum() uint64 { return siphash.Hash(0, 0, id.buf) }
 
 func (s *snapshot) manifest(peer string) *busv1.Manifest {
 	return &busv1.Manifest{
-		Peer: peer, Snapshot: s.id, Chunks: uint32(len(s.chunks)), //nolint:gosec // at most maxChunks
+		Peer: peer, Snapshot: s.id, Chunks: uint32(len(s.chunks)),
 		Rows: s.rows, Sums: s.sums, DigestKey: s.key,
 	}
 }

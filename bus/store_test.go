@@ -16,7 +16,7 @@ import (
 func put(table busv1.Table, key, value string) Change { return Change{table, key, []byte(value)} }
 
 func TestSumsFollowAnyPath(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's dice
+	rng := rand.New(rand.NewPCG(1, 2))
 	var digest [digestKeySize]byte
 	digest[3] = 9
 	a, b := newStore(), newStore()
@@ -93,12 +93,12 @@ func TestSum128IsModulo(t *testing.T) {
 }
 
 func TestSnapshotsOfTwoPeersAreOne(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test's dice
+	rng := rand.New(rand.NewPCG(3, 4))
 	var state []Change
 	for i := range 3000 {
 		noise := make([]byte, 1+rng.IntN(2000))
 		for j := range noise {
-			noise[j] = byte(rng.IntN(256)) //nolint:gosec // noise
+			noise[j] = byte(rng.IntN(256))
 		}
 		state = append(state, Change{busv1.Table(1 + i%4), fmt.Sprint("k", i), noise})
 	}
@@ -135,7 +135,7 @@ func TestSnapshotsOfTwoPeersAreOne(t *testing.T) {
 		}
 		rows += len(got)
 	}
-	if rows != len(state) || int(a.rows) != rows { //nolint:gosec // a small number
+	if rows != len(state) || int(a.rows) != rows {
 		t.Errorf("%d rows in chunks, %d in the manifest, want %d", rows, a.rows, len(state))
 	}
 }

@@ -32,8 +32,8 @@ func startApply(cluster, parent string, at position, changes int) trace.Span {
 func attributes(cluster string, at position, changes int) trace.SpanStartOption {
 	return trace.WithAttributes(
 		attribute.String("weft.cluster", cluster),
-		attribute.Int64("weft.epoch", int64(at.epoch)), //nolint:gosec // Unix milliseconds
-		attribute.Int64("weft.seq", int64(at.seq)),     //nolint:gosec // counts from 1
+		attribute.Int64("weft.epoch", int64(at.epoch)),
+		attribute.Int64("weft.seq", int64(at.seq)),
 		attribute.Int("weft.changes", changes),
 	)
 }

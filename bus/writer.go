@@ -19,11 +19,9 @@ const (
 	beaconEvery = time.Second
 )
 
-var (
-	// ErrNotLeading means that this writer does not hold the log: it never led,
-	// has resigned, or another one has raised the epoch.
-	ErrNotLeading = errors.New("not leading the log")
-)
+// ErrNotLeading means that this writer does not hold the log: it never led,
+// has resigned, or another one has raised the epoch.
+var ErrNotLeading = errors.New("not leading the log")
 
 // WriterConfig sets up a Writer; the zero value is right for production.
 type WriterConfig struct {

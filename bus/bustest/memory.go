@@ -166,8 +166,10 @@ func (t *member) Publish(subject string, header bus.Header, data []byte) error {
 	msg := bus.Message{Subject: subject, Header: header, Data: slices.Clone(data)}
 	for _, s := range m.subs {
 		if s.subject == subject && s.deliver != nil {
-			m.send(&packet{from: t, to: s.owner, msg: msg,
-				deliver: func() { s.deliver(msg) }, gone: func() bool { return s.stopped }})
+			m.send(&packet{
+				from: t, to: s.owner, msg: msg,
+				deliver: func() { s.deliver(msg) }, gone: func() bool { return s.stopped },
+			})
 		}
 	}
 	return nil
@@ -207,8 +209,10 @@ func (t *member) Request(ctx context.Context, subject string, data []byte) ([]by
 	s, err := m.pick(t, subject)
 	if err == nil {
 		msg := bus.Message{Subject: subject, Data: slices.Clone(data)}
-		m.send(&packet{from: t, to: s.owner, msg: msg, gone: func() bool { return s.stopped },
-			deliver: func() { s.answer(bus.Request{Data: msg.Data, Respond: m.responder(s.owner, t, answered)}) }})
+		m.send(&packet{
+			from: t, to: s.owner, msg: msg, gone: func() bool { return s.stopped },
+			deliver: func() { s.answer(bus.Request{Data: msg.Data, Respond: m.responder(s.owner, t, answered)}) },
+		})
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -248,13 +252,15 @@ func (m *Mem) responder(from, to *member, answered chan<- []byte) func([]byte) e
 			return fmt.Errorf("answering: %w", bus.ErrDisconnected)
 		}
 		msg := bus.Message{Subject: ReplySubject, Data: slices.Clone(data)}
-		m.send(&packet{from: from, to: to, msg: msg, gone: func() bool { return false },
+		m.send(&packet{
+			from: from, to: to, msg: msg, gone: func() bool { return false },
 			deliver: func() {
 				select {
 				case answered <- msg.Data:
 				default: // repeated
 				}
-			}})
+			},
+		})
 		return nil
 	}
 }

@@ -36,7 +36,7 @@ func oldEpoch(t *testing.T, w *World) {
 	for _, seq := range []uint64{reader.R.Status().Seq + 1, 1 << 40} {
 		for _, kind := range []string{"batch", "beacon"} {
 			h := bus.Header{"E": old.Header["E"], "S": strconv.FormatUint(seq, 10), "K": kind}
-			if err := writer.Tap.Transport.Publish(old.Subject, h, old.Data); err != nil {
+			if err := writer.Transport.Publish(old.Subject, h, old.Data); err != nil {
 				t.Fatal(err)
 			}
 		}

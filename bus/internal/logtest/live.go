@@ -127,7 +127,7 @@ func hugeCut(t *testing.T, w *World) {
 
 // noise is text that doesn't compress well.
 func noise(seed, n int) string {
-	x := uint64(seed)*2654435761 + 88172645463325252 //nolint:gosec // a small number
+	x := uint64(seed)*2654435761 + 88172645463325252
 	b := make([]byte, 0, n+16)
 	for len(b) < n {
 		x ^= x << 13
