@@ -31,7 +31,7 @@ func (m meshTLS) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, erro
 }
 
 func (m meshTLS) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: m.config.ServerName}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 func (m meshTLS) Clone() credentials.TransportCredentials {

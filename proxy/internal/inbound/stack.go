@@ -42,7 +42,7 @@ func (in *Inbound) server(h http.Handler, v2 bool) *http.Server {
 	} else {
 		protocols.SetHTTP1(true)
 	}
-	return &http.Server{
+	return &http.Server{ //nolint:gosec // a transparent proxy adds no timeout of its own (complaint E5)
 		Handler:        h,
 		Protocols:      protocols,
 		MaxHeaderBytes: int(cfg.MaxHeaderListSize), // 0 is the library's 1 MiB
