@@ -53,9 +53,9 @@ ci:           ## everything that must hold before a change lands
 	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../../shared/cases; fi
 dead: tools   ## code that nothing reaches
 	@out=$$(deadcode -test work) && echo "$$out" && test -z "$$out"
-binaries:
+binaries:     ## build every binary into .bin
 	@set -e; for b in $(BINARIES); do go build -ldflags '$(LDFLAGS)' -o $(BIN)/$${b%%=*} ./$${b#*=}; done
-racebins:
+racebins:     ## build every binary with the race detector into .bin/race
 	@set -e; for b in $(BINARIES); do go build -race -ldflags '$(LDFLAGS)' -o $(RACEBIN)/$${b%%=*} ./$${b#*=}; done
 $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool

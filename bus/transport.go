@@ -63,11 +63,11 @@ type Subscription interface{ Stop() }
 type Event int
 
 const (
-	// Disconnected: nothing is sent or heard until Connected.
+	// Disconnected says that nothing is sent or heard until Connected.
 	Disconnected Event = iota + 1
 	// Connected for the first time or again: messages may have been missed.
 	Connected
-	// Slow: messages were dropped because a subscription did not keep up.
+	// Slow says that messages were dropped because a subscription did not keep up.
 	Slow
 )
 

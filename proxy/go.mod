@@ -14,13 +14,15 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require github.com/pandatix/go-abnf v0.5.5 // indirect
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
-	github.com/prometheus/common v0.72.0
+	github.com/prometheus/common v0.74.0
 	github.com/prometheus/procfs v0.22.0 // indirect
 	golang.org/x/sync v0.25.0
 	golang.org/x/text v0.43.0 // indirect

@@ -27,7 +27,7 @@ type config struct {
 	EnableEndpointSlices    bool      `help:"accepted for compatibility; discovery always reads EndpointSlices"`
 	ExtEndpointZoneWeights  bool      `help:"give endpoints in the client's zone ten times the weight"`
 	DefaultOpaquePorts      string    `help:"ports and ranges that are opaque where no annotation says otherwise"`
-	MeshedHttp2ClientParams string    `help:"JSON of the HTTP/2 parameters that clients of meshed endpoints use; empty for their defaults"`
+	MeshedHttp2ClientParams string    `help:"JSON of the HTTP/2 parameters that clients of meshed endpoints use; empty for their defaults"` //nolint:staticcheck // the name makes the flag, and the flag is Linkerd\'s
 
 	Bus   bus.Config   `help:"where the mesh's log is"`
 	Serve serve.Config `help:"limits on the API"`

@@ -65,7 +65,7 @@ func wire(ctx context.Context, s *run.Service) error {
 // unlink removes every copy of the cluster.
 func unlink(ctx context.Context, out sink, cluster string) error {
 	done, err := out.Apply(ctx, nil)
-	slog.Info("copies removed", obs.Cluster(cluster), "deleted", done.Deleted)
+	slog.Info("copies removed", obs.Cluster(cluster), slog.Int("deleted", done.Deleted))
 	return err
 }
 

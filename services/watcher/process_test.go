@@ -55,7 +55,7 @@ func launch(t *testing.T, args ...string) *child {
 		t.Fatal(err)
 	}
 	c := &child{t: t, done: make(chan struct{})}
-	c.cmd = exec.Command(self, args...) //nolint:gosec,noctx // this test binary; ended by stop
+	c.cmd = exec.Command(self, args...) //nolint:noctx // this test binary; ended by stop
 	c.cmd.Env = append(os.Environ(), asWatcher+"=1")
 	out, err := c.cmd.StderrPipe()
 	if err != nil {

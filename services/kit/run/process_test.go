@@ -81,7 +81,6 @@ func build(ctx context.Context, s *run.Service) error {
 // child is a running service.
 type child struct {
 	cmd    *exec.Cmd
-	admin  string // address of its admin server
 	lines  chan string
 	stdout bytes.Buffer
 	log    bytes.Buffer

@@ -101,7 +101,7 @@ func (s *Server) certify(ctx context.Context, req *pb.CertifyRequest) (*pb.Certi
 	}
 	sum := sha256.Sum256(cert.Leaf.Raw)
 	slog.InfoContext(ctx, "certificate issued", obs.Identity(name),
-		"not_after", cert.Leaf.NotAfter, "sha256", hex.EncodeToString(sum[:]))
+		slog.Time("not_after", cert.Leaf.NotAfter), slog.String("sha256", hex.EncodeToString(sum[:])))
 	return &pb.CertifyResponse{
 		LeafCertificate:          cert.Leaf.Raw,
 		IntermediateCertificates: cert.Between,

@@ -10,9 +10,9 @@ import "errors"
 const Audience = "identity.l5d.io"
 
 var (
-	// ErrInvalid: the authenticator looked at the token and refused it.
+	// ErrInvalid says that the authenticator looked at the token and refused it.
 	ErrInvalid = errors.New("token is not valid")
-	// ErrUnauthenticated: the authenticator found no user behind the token.
+	// ErrUnauthenticated says that the authenticator found no user behind the token.
 	ErrUnauthenticated = errors.New("token is not authenticated")
 )
 

@@ -188,7 +188,7 @@ func FuzzPod(f *testing.F) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main"}}
 		raw, err := json.Marshal(pod)
 		if err != nil {
-			t.Skip()
+			t.Skip("not a pod that JSON can hold")
 		}
 		ops, _, err := patch.Pod(patch.Input{
 			Pod: pod, Namespace: "pottery", NamespaceAnnotations: map[string]string{key: value},

@@ -100,7 +100,7 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 	if name == "" {
 		name = pod.GenerateName
 	}
-	log := slog.With(obs.Object(req.Namespace+"/"+name), "owner", owner.Kind+"/"+owner.Name)
+	log := slog.With(obs.Object(req.Namespace+"/"+name), slog.String("owner", owner.Kind+"/"+owner.Name))
 	if !verdict.Inject() {
 		log.InfoContext(ctx, "proxy not injected", obs.Reason(strings.Join(verdict.Reasons, ",")))
 		opaque := decide.Opaque(pod.Annotations, namespace, decide.PodDefaults(&pod, s.Values.Proxy.OpaquePorts))

@@ -173,8 +173,8 @@ func (l *Loop) round(ctx context.Context) error {
 		l.changes.WithLabelValues(change).Add(float64(n))
 	}
 	if done.Created+done.Updated+done.Deleted > 0 {
-		slog.Info("services copied", obs.Cluster(link.Cluster), "created", done.Created, "updated", done.Updated,
-			"deleted", done.Deleted, obs.Count(len(want)))
+		slog.Info("services copied", obs.Cluster(link.Cluster), slog.Int("created", done.Created), slog.Int("updated", done.Updated),
+			slog.Int("deleted", done.Deleted), obs.Count(len(want)))
 	}
 	for _, p := range bad {
 		if !slices.Contains(l.problems, p) {

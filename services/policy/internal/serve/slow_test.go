@@ -52,7 +52,7 @@ func (p *pipe) take(t testing.TB) *inbound.Server {
 }
 
 // open runs one WatchPort on a pipe.
-func open(t testing.TB, ctx context.Context, s *Server) (*pipe, <-chan error) {
+func open(ctx context.Context, t testing.TB, s *Server) (*pipe, <-chan error) {
 	t.Helper()
 	p := &pipe{ctx: ctx, sent: make(chan *derive.Answer)}
 	ended := make(chan error, 1)
@@ -76,7 +76,7 @@ func TestSlowStreamGetsTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tables, s := serving(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		p, ended := open(t, ctx, s)
+		p, ended := open(ctx, t, s)
 		p.take(t)
 		tables.Apply(table.Cut{Changes: []bus.Change{serverRow("web0", "HTTP/1")}})
 		synctest.Wait() // it is being sent web0
@@ -107,7 +107,7 @@ func TestBlockedStreamIsEnded(t *testing.T) {
 		tables, s := serving(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		p, ended := open(t, ctx, s)
+		p, ended := open(ctx, t, s)
 		p.take(t)
 		began := time.Now()
 		tables.Apply(table.Cut{Changes: []bus.Change{serverRow("web", "")}})
@@ -123,7 +123,7 @@ func TestShutdownDoesNotWaitForABlockedSend(t *testing.T) {
 		_, s := serving(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, ended := open(t, ctx, s) // nobody takes even the first message
+		_, ended := open(ctx, t, s) // nobody takes even the first message
 		synctest.Wait()
 		stopping, stop := context.WithCancel(t.Context())
 		stop()
@@ -144,7 +144,7 @@ func TestSpansAreChildrenOfTheChange(t *testing.T) {
 		tables, s := serving(t)
 		s.tracer = provider.Tracer("test")
 		ctx, cancel := context.WithCancel(t.Context())
-		p, ended := open(t, ctx, s)
+		p, ended := open(ctx, t, s)
 		p.take(t)
 		_, cut := provider.Tracer("test").Start(t.Context(), "cut")
 		tables.Apply(table.Cut{
@@ -156,7 +156,7 @@ func TestSpansAreChildrenOfTheChange(t *testing.T) {
 		p.take(t)
 		synctest.Wait()
 		cancel()
-		<-ended
+		_ = <-ended
 		var names []string
 		for _, span := range recorder.Ended() {
 			names = append(names, span.Name())

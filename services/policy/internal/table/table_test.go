@@ -243,7 +243,7 @@ func TestSharedIsBounded(t *testing.T) {
 		}
 		return a
 	}
-	if get(1) != get(1) || made != 1 {
+	if first, again := get(1), get(1); first != again || made != 1 {
 		t.Errorf("one question made %d answers", made)
 	}
 	for k := range 100 {

@@ -46,6 +46,7 @@ func run(t *testing.T, c *cluster, name string) *candidate {
 }
 
 func (x *candidate) stop(t *testing.T) {
+	t.Helper()
 	x.cancel()
 	if x.done == nil {
 		return

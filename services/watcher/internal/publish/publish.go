@@ -152,7 +152,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		retry = nil
 		if err := p.step(ctx); err != nil && ctx.Err() == nil {
 			d := p.backoff()
-			p.logger.Warn("changes wait to be published", obs.Error(err), "retry_in", d, "rows", p.state.Pending())
+			p.logger.Warn("changes wait to be published", obs.Error(err), slog.Duration("retry_in", d), slog.Int("rows", p.state.Pending()))
 			retry = time.After(d)
 		}
 	}

@@ -107,6 +107,7 @@ func TestScripts(t *testing.T) {
 }
 
 func script(t *testing.T, file string) {
+	t.Helper()
 	arc, err := txtar.ParseFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
@@ -32,32 +33,17 @@ const (
 	Listening Source = "listening" // this command heard it itself
 )
 
-// State is how a process is, as far as one can hear. Heartbeat's metrics have
-// the same words.
-type State string
-
-// The states.
-const (
-	Live    State = "live"
-	Stale   State = "stale"   // alive, but what it serves is old
-	Leaving State = "leaving" // said that it stops
-	Silent  State = "silent"  // said nothing for a while; it may be dead or cut off
-)
-
-// silentAfter is three presences missed (a process speaks every 5 s).
-const silentAfter = 15 * time.Second
-
 // Process is one process of the mesh. Times are in milliseconds.
 type Process struct {
-	Service  string `json:"service"`
-	Instance string `json:"instance"`
-	Version  string `json:"version"`
-	Host     string `json:"host"`
-	Epoch    uint64 `json:"epoch"`
-	Seq      uint64 `json:"seq"`
-	State    State  `json:"state"`
-	Ready    bool   `json:"ready"`
-	Leader   bool   `json:"leader"`
+	Service  string     `json:"service"`
+	Instance string     `json:"instance"`
+	Version  string     `json:"version"`
+	Host     string     `json:"host"`
+	Epoch    uint64     `json:"epoch"`
+	Seq      uint64     `json:"seq"`
+	State    bus.Health `json:"state"`
+	Ready    bool       `json:"ready"`
+	Leader   bool       `json:"leader"`
 	// LagMs is how long the last change took to reach the process.
 	LagMs float64 `json:"lagMs"`
 	// StaleMs is how old what the process serves is; 0 while it is live.
@@ -115,7 +101,7 @@ func process(e *busv1.RollEntry, now time.Time) Process {
 	return Process{
 		Service: clean(p.GetService()), Instance: clean(p.GetInstance()), Version: clean(p.GetVersion()), Host: clean(p.GetHost()),
 		Epoch: p.GetEpoch(), Seq: p.GetSeq(), Ready: p.GetReady(), Leader: p.GetLeader(),
-		State:   state(p, heard),
+		State:   bus.HealthOf(p, heard),
 		LagMs:   float64(max(0, p.GetLagNs())/1000) / 1000,
 		StaleMs: max(0, p.GetAgeNs()/int64(time.Millisecond)),
 		HeardMs: max(0, heard.Milliseconds()),
@@ -124,7 +110,7 @@ func process(e *busv1.RollEntry, now time.Time) Process {
 }
 
 // present tells whether the process was there a moment ago.
-func (p Process) present() bool { return p.State == Live || p.State == Stale }
+func (p Process) present() bool { return p.State == bus.Live || p.State == bus.Stale }
 
 // age is how long ago a process started; clocks of machines differ, so a start
 // in the future is now.
@@ -133,19 +119,6 @@ func age(p *busv1.Presence, now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, now.Sub(time.Unix(0, p.GetStartedAtNs())))
-}
-
-func state(p *busv1.Presence, heard time.Duration) State {
-	switch {
-	case p.GetLeaving():
-		return Leaving
-	case heard >= silentAfter:
-		return Silent
-	case p.GetStale():
-		return Stale
-	default:
-		return Live
-	}
 }
 
 // young is the age below which heartbeat has not heard everybody yet.
@@ -168,7 +141,7 @@ func notes(s Status) []string {
 		if p.Service == "heartbeat" && time.Duration(p.AgeMs)*time.Millisecond < young {
 			fresh = true
 		}
-		if p.State == Stale {
+		if p.State == bus.Stale {
 			stale++
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/weftmesh/weft/bus"
 )
 
 // Text is the status as a table, with what needs explaining below it.
@@ -94,11 +96,11 @@ func lag(p Process) string {
 // describe is the state with what one wants to know of it.
 func describe(p Process) string {
 	switch {
-	case p.State == Silent:
+	case p.State == bus.Silent:
 		return "silent for " + span(p.HeardMs)
-	case p.State == Stale && p.StaleMs > 0:
+	case p.State == bus.Stale && p.StaleMs > 0:
 		return "stale for " + span(p.StaleMs)
-	case p.State == Live && !p.Ready:
+	case p.State == bus.Live && !p.Ready:
 		return "live, not ready"
 	}
 	return string(p.State)
