@@ -142,6 +142,6 @@ func (h *Hearing) Collect(ch chan<- prometheus.Metric) {
 	counts := h.roll.Count(h.clock())
 	h.mu.Unlock()
 	for g, n := range counts {
-		ch <- prometheus.MustNewConstMetric(h.processes, prometheus.GaugeValue, float64(n), g.Service, string(g.State))
+		ch <- prometheus.MustNewConstMetric(h.processes, prometheus.GaugeValue, float64(n), g.Service, string(g.Health))
 	}
 }

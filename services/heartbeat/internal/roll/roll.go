@@ -17,17 +17,14 @@ import (
 type Limits struct {
 	Processes int           // most entries; 0 means 4096
 	Bytes     int           // most bytes of presences; 0 means 16 MiB
-	Silent    time.Duration // after which a process counts as silent; 0 means 15 s
 	Left      time.Duration // after which one that took its leave is forgotten; 0 means 1 min
 	Forget    time.Duration // after which any other is; 0 means 10 min
 }
 
-// The defaults. A process speaks every 5 s (bus.Announce), so silence is three
-// words missed; what left stays for as long as a person may wonder about it.
+// The defaults; what left stays for as long as a person may wonder about it.
 const (
 	defaultProcesses = 4096
 	defaultBytes     = 16 << 20
-	defaultSilent    = 15 * time.Second
 	defaultLeft      = time.Minute
 	defaultForget    = 10 * time.Minute
 )
@@ -43,7 +40,6 @@ func (l Limits) filled() Limits {
 	return Limits{
 		Processes: cmp.Or(l.Processes, defaultProcesses),
 		Bytes:     cmp.Or(l.Bytes, defaultBytes),
-		Silent:    cmp.Or(l.Silent, defaultSilent),
 		Left:      cmp.Or(l.Left, defaultLeft),
 		Forget:    cmp.Or(l.Forget, defaultForget),
 	}
@@ -145,7 +141,7 @@ func (r *Roll) longestUnheard(now time.Time) name {
 	var heard time.Time
 	first := true
 	for n, e := range r.byName {
-		k := order(state(e.presence, now.Sub(e.heard), r.limits))
+		k := order(e.presence, now.Sub(e.heard))
 		if first || k > rank || k == rank && e.heard.Before(heard) {
 			least, rank, heard, first = n, k, e.heard, false
 		}
@@ -176,7 +172,7 @@ func (r *Roll) Entries(now time.Time) *busv1.Roll {
 	list := make([]placed, 0, len(r.byName))
 	for _, e := range r.byName {
 		list = append(list, placed{
-			rank:      order(state(e.presence, now.Sub(e.heard), r.limits)),
+			rank:      order(e.presence, now.Sub(e.heard)),
 			RollEntry: &busv1.RollEntry{Presence: e.presence, LastHeardNs: e.heard.UnixNano()},
 		})
 	}

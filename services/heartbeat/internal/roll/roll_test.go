@@ -12,6 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
@@ -80,7 +81,7 @@ func play(t *testing.T, script string) string {
 			for _, e := range r.Entries(now).GetEntries() {
 				p := e.GetPresence()
 				ago := now.Sub(time.Unix(0, e.GetLastHeardNs()))
-				fmt.Fprintf(&out, "%s/%s %s %s", p.GetService(), p.GetInstance(), state(p, ago, r.limits), ago)
+				fmt.Fprintf(&out, "%s/%s %s %s", p.GetService(), p.GetInstance(), bus.HealthOf(p, ago), ago)
 				if p.GetSkippedTotal() > 0 || len(p.GetSkipped()) > 0 {
 					fmt.Fprintf(&out, " skipped=%d/%d", len(p.GetSkipped()), p.GetSkippedTotal())
 				}
@@ -90,7 +91,7 @@ func play(t *testing.T, script string) string {
 		case "count":
 			counts := r.Count(now)
 			for _, service := range append(services[:], other) {
-				for _, s := range states {
+				for _, s := range bus.Healths {
 					if n := counts[Group{service, s}]; n > 0 {
 						fmt.Fprintf(&out, "%s %s %d\n", service, s, n)
 					}
@@ -196,7 +197,7 @@ func ExampleRoll() {
 	r.Hear(&busv1.Presence{Service: "watcher", Instance: "a1"}, start)
 	r.Hear(&busv1.Presence{Service: "policy", Instance: "b2", Leaving: true}, start)
 	for _, e := range r.Entries(start).GetEntries() {
-		fmt.Println(e.GetPresence().GetService(), state(e.GetPresence(), 0, r.limits))
+		fmt.Println(e.GetPresence().GetService(), bus.HealthOf(e.GetPresence(), 0))
 	}
 	// Output:
 	// watcher live
