@@ -7,16 +7,15 @@ LDFLAGS := -X github.com/weftmesh/weft/services/kit/build.version=$(VERSION)
 export PATH := $(BIN)/tools:$(PATH)
 export GOPRIVATE := github.com/weftmesh/weft
 
-# Binary and the directory of its package.
-BINARIES := watcher=services/watcher destination=services/destination policy=services/policy \
-	identity=services/identity injector=services/injector mirror=services/mirror heartbeat=services/heartbeat \
-	weft-proxy=proxy/cmd/weft-proxy weft=tools/weft weft-demo-app=tools/weft/cmd/weft-demo-app
+# Packages of the binaries; each is called like its directory.
+MAINS := ./services/watcher ./services/destination ./services/policy ./services/identity ./services/injector \
+	./services/mirror ./services/heartbeat ./proxy/cmd/weft-proxy ./tools/weft ./tools/weft/cmd/weft-demo-app
 
 help:         ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 build:        ## compile every package, and every binary into .bin
 	go build -o /dev/null work
-	@set -e; for b in $(BINARIES); do go build -ldflags '$(LDFLAGS)' -o $(BIN)/$${b%%=*} ./$${b#*=}; done
+	@$(MAKE) --no-print-directory binaries
 demo: binaries ## run a whole small mesh on this machine, with a live table; Ctrl-C stops it
 	$(BIN)/weft demo
 test: racebins ## run every test with the race detector, the process tests and the demo's check
@@ -54,9 +53,11 @@ ci:           ## everything that must hold before a change lands
 dead: tools   ## code that nothing reaches
 	@out=$$(deadcode -test work) && echo "$$out" && test -z "$$out"
 binaries:     ## build every binary into .bin
-	@set -e; for b in $(BINARIES); do go build -ldflags '$(LDFLAGS)' -o $(BIN)/$${b%%=*} ./$${b#*=}; done
+	@mkdir -p $(BIN)
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(MAINS)
 racebins:     ## build every binary with the race detector into .bin/race
-	@set -e; for b in $(BINARIES); do go build -race -ldflags '$(LDFLAGS)' -o $(RACEBIN)/$${b%%=*} ./$${b#*=}; done
+	@mkdir -p $(RACEBIN)
+	go build -race -ldflags '$(LDFLAGS)' -o $(RACEBIN)/ $(MAINS)
 $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
