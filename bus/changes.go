@@ -23,8 +23,8 @@ const (
 	fieldRemoved = 4
 )
 
-// maxRow bounds one row, so that a batch of one row fits a message.
-const maxRow = 512 << 10
+// MaxRow bounds one row, so that a batch of one row fits a message.
+const MaxRow = 512 << 10
 
 // changeSize is the size of one change in a batch.
 func changeSize(c Change) int {

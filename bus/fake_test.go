@@ -24,6 +24,7 @@ func (noTransport) Serve(string, string, func(Request)) (Subscription, error) {
 func (noTransport) Request(context.Context, string, []byte) ([]byte, error) {
 	return nil, ErrDisconnected
 }
+func (noTransport) Connected() bool           { return false }
 func (noTransport) Watch(func(Event)) func()  { return func() {} }
 func (noTransport) Reconnect()                {}
 func (noTransport) Run(context.Context) error { return nil }

@@ -116,8 +116,8 @@ func (w *Writer) append(ctx context.Context, changes []Change, observed time.Tim
 
 // checkChange refuses what no reader could take; the row keeps its last value.
 func checkChange(c Change) error {
-	if n := len(c.Key) + len(c.Value); n > maxRow {
-		return fmt.Errorf("row %.80q of %s has %d bytes, more than %d: %w", c.Key, tableName(c.Table), n, maxRow, ErrTooLarge)
+	if n := len(c.Key) + len(c.Value); n > MaxRow {
+		return fmt.Errorf("row %.80q of %s has %d bytes, more than %d: %w", c.Key, tableName(c.Table), n, MaxRow, ErrTooLarge)
 	}
 	if c.Table <= busv1.Table_TABLE_UNSPECIFIED {
 		return fmt.Errorf("row %.80q: table %d: %w", c.Key, c.Table, errBody)

@@ -208,6 +208,8 @@ func disconnection(err error) error {
 	return err
 }
 
+func (b *natsBus) Connected() bool { return b.conn.IsConnected() }
+
 func (b *natsBus) Watch(heard func(Event)) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -26,6 +26,8 @@ type Transport interface {
 	// Request asks whoever serves subject and waits for the answer. With nobody
 	// there it fails with ErrNoPeers at once.
 	Request(ctx context.Context, subject string, data []byte) ([]byte, error)
+	// Connected says whether a message sent now would have somewhere to go.
+	Connected() bool
 	// Watch calls heard for each event of the connection until stop is called.
 	// heard must not block.
 	Watch(heard func(Event)) (stop func())

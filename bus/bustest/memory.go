@@ -265,6 +265,12 @@ func (m *Mem) responder(from, to *member, answered chan<- []byte) func([]byte) e
 	}
 }
 
+func (t *member) Connected() bool {
+	t.mem.mu.Lock()
+	defer t.mem.mu.Unlock()
+	return !t.cut && !t.closed
+}
+
 func (t *member) Watch(heard func(bus.Event)) (stop func()) {
 	t.mem.mu.Lock()
 	defer t.mem.mu.Unlock()

@@ -19,24 +19,11 @@ const (
 // one. Without it a restarted writer would send every row again instead of the
 // difference, and would not know the last good rows of what is bad now.
 func CatchUp(ctx context.Context, t bus.Transport, copied Copy) error {
-	connected := make(chan struct{}, 1)
-	stop := t.Watch(func(e bus.Event) {
-		if e == bus.Connected {
-			select {
-			case connected <- struct{}{}:
-			default:
-			}
-		}
-	})
-	defer stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	// There is no asking a transport whether it is connected, but sending fails
-	// when it isn't. Nobody answers this: the subject is this process's own.
-	own := "weft." + t.Cluster() + ".peer." + t.Peer()
 	var since time.Time // of the connection
 	for {
-		if since.IsZero() && t.Publish(own, nil, nil) == nil {
+		if since.IsZero() && t.Connected() {
 			since = time.Now()
 		}
 		st := copied.Status()
@@ -55,10 +42,6 @@ func CatchUp(ctx context.Context, t bus.Transport, copied Copy) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-connected:
-			if since.IsZero() {
-				since = time.Now()
-			}
 		case <-tick.C:
 		}
 	}

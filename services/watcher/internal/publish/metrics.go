@@ -16,6 +16,7 @@ type meter struct {
 	changes  map[busv1.Table]prometheus.Counter
 	delay    prometheus.Histogram
 	failures prometheus.Counter
+	ousted   prometheus.Counter
 }
 
 func newMeter(reg prometheus.Registerer, src source.Source, p *Publisher) *meter {
@@ -36,6 +37,10 @@ func newMeter(reg prometheus.Registerer, src source.Source, p *Publisher) *meter
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weft_watcher_publish_failures_total",
 			Help: "Batches that the log did not take; they are tried again.",
+		}),
+		ousted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weft_watcher_ousted_total",
+			Help: "Times that another writer took the log while the lease was held here.",
 		}),
 	}
 	for _, t := range bus.Tables {
@@ -58,7 +63,7 @@ func newMeter(reg prometheus.Registerer, src source.Source, p *Publisher) *meter
 		Name: "weft_watcher_skipped_objects",
 		Help: "Objects and files that are skipped, in part or whole; weft status names them.",
 	}, func() float64 { return float64(p.Report().Total) })
-	reg.MustRegister(changes, m.delay, m.failures, leader, waiting, skipped, &objects{p})
+	reg.MustRegister(changes, m.delay, m.failures, m.ousted, leader, waiting, skipped, &objects{p})
 	return m
 }
 

@@ -29,6 +29,7 @@ type Log interface {
 	Lead(ctx context.Context, truth []bus.Change) error
 	Append(ctx context.Context, changes []bus.Change, observed time.Time) (seq uint64, err error)
 	Resign()
+	Leading() bool
 }
 
 // Copy is this process's copy of the log (bus.Reader).
@@ -57,6 +58,15 @@ const (
 	maxDoublings = 5
 )
 
+// How often a leader asks whether the log is still its own, and how long it must
+// have been so for the next ousting to count as the first. Two writers that both
+// believe to lead give way for ever longer, up to 32 s, instead of turning every
+// reader over each second.
+const (
+	lookEvery = time.Second
+	calm      = 5 * time.Minute
+)
+
 // Publisher is the watcher's middle.
 type Publisher struct {
 	src    source.Source
@@ -77,6 +87,11 @@ type Publisher struct {
 	term  term
 	led   bool
 	fails int
+	// Another writer has raised the epoch although the lease is held here: how
+	// often lately, when this one led last, and when it may lead again.
+	ousted    int
+	ledAt     time.Time
+	notBefore time.Time
 	// How much was taken since window, when the last step was, and whether that
 	// is much.
 	taken  int
@@ -139,6 +154,8 @@ func (p *Publisher) Elect(ctx context.Context) error {
 func (p *Publisher) Run(ctx context.Context) error {
 	defer p.log.Resign()
 	var retry <-chan time.Time
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -147,6 +164,11 @@ func (p *Publisher) Run(ctx context.Context) error {
 			p.led, p.fails = false, 0
 		case <-p.src.Changes().Some():
 			p.wait(ctx)
+		case <-look.C:
+			if !p.led || p.log.Leading() {
+				continue
+			}
+			p.oust()
 		case <-retry:
 		}
 		retry = nil
@@ -154,6 +176,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 			d := p.backoff()
 			p.logger.Warn("changes wait to be published", obs.Error(err), slog.Duration("retry_in", d), slog.Int("rows", p.state.Pending()))
 			retry = time.After(d)
+		} else if !p.led && p.term.holds() {
+			retry = time.After(time.Until(p.notBefore))
 		}
 	}
 }
@@ -201,6 +225,9 @@ func (p *Publisher) step(ctx context.Context) error {
 		return err
 	}
 	if !p.led {
+		if started.Before(p.notBefore) {
+			return nil
+		}
 		return p.lead()
 	}
 	return p.append(ctx, changes, started, shaped)
@@ -225,7 +252,7 @@ func (p *Publisher) lead() error {
 		return err
 	}
 	p.state.Published()
-	p.led, p.fails = true, 0
+	p.led, p.fails, p.ledAt = true, 0, time.Now()
 	p.leading.Store(true)
 	if !p.term.holds() {
 		// Lost in between: Elect's Resign may have come before Lead.
@@ -241,6 +268,23 @@ func (p *Publisher) resign() {
 	p.log.Resign()
 }
 
+// oust gives the log up because another writer has it. Once is everyday: a
+// predecessor whose clock was ahead is heard late. More often means two writers.
+func (p *Publisher) oust() {
+	p.resign()
+	p.meter.ousted.Inc()
+	if time.Since(p.ledAt) > calm {
+		p.ousted = 0
+	}
+	if p.ousted++; p.ousted > 1 {
+		d := time.Second << min(p.ousted-2, maxDoublings)
+		p.notBefore = time.Now().Add(d/2 + rand.N(d/2+1)) //nolint:gosec // spreads retries, keeps no secret
+	}
+	p.logger.Warn("another writer took the log although the lease is held here",
+		obs.Count(p.ousted), slog.Duration("leads_again_in", time.Until(p.notBefore)),
+		obs.Reason("a predecessor's clock was ahead, or two watchers with -source dir share the bus"))
+}
+
 func (p *Publisher) append(ctx context.Context, causes []source.Change, started, shaped time.Time) error {
 	changes, observed := p.state.Changes()
 	if len(changes) == 0 {
@@ -249,11 +293,15 @@ func (p *Publisher) append(ctx context.Context, causes []source.Change, started,
 	ctx, done := p.trace(ctx, causes, observed, started, shaped)
 	_, err := p.log.Append(ctx, changes, observed)
 	done(err)
+	if errors.Is(err, bus.ErrTooLarge) {
+		// The others are written, and these will not get smaller by trying again.
+		p.logger.Warn("rows left out of the log", obs.Error(err))
+		err = nil
+	}
 	if err != nil {
 		p.meter.failures.Inc()
 		if errors.Is(err, bus.ErrNotLeading) {
-			// Somebody else raised the epoch. As long as the lease is ours, so may we.
-			p.resign()
+			p.oust()
 		}
 		return err
 	}

@@ -123,6 +123,69 @@ func TestDeposedLeaderLeadsAgain(t *testing.T) {
 	})
 }
 
+// TestQuietLeaderNoticesThatItIsDeposed: with nothing to append, too.
+func TestQuietLeaderNoticesThatItIsDeposed(t *testing.T) {
+	bubble(t, func(r *rig) {
+		close(r.synced)
+		r.put(namespaces("a"))
+		lose := r.elected()
+		defer lose()
+		r.says("lead +a")
+		r.raise()
+		time.Sleep(lookEvery) //nolint:forbidigo // virtual time
+		r.says("resign; lead +a")
+		if got := testutil.ToFloat64(r.p.meter.ousted); got != 1 {
+			t.Errorf("%v oustings were counted, want 1", got)
+		}
+		if rep := r.p.Report(); rep.Total != 0 {
+			t.Errorf("one ousting was reported: %+v", rep)
+		}
+	})
+}
+
+// TestTwoWritersGiveWay: they do not take the log from each other each second,
+// and say so.
+func TestTwoWritersGiveWay(t *testing.T) {
+	bubble(t, func(r *rig) {
+		close(r.synced)
+		lose := r.elected()
+		defer lose()
+		r.says("lead")
+		for range 600 {
+			r.raise()
+			time.Sleep(time.Second) //nolint:forbidigo // virtual time
+		}
+		synctest.Wait()
+		if leads := strings.Count(r.read(), "lead"); leads < 20 || leads > 60 {
+			t.Errorf("led %d times in 10 minutes, want some 30", leads)
+		}
+		if rep := r.p.Report(); rep.Total != 1 || rep.Skipped[0] != rival {
+			t.Errorf("report %+v, want the other writer named", rep)
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // virtual time
+		r.put(namespaces("a"))
+		synctest.Wait()
+		if !strings.HasSuffix(r.read(), "append +a") || r.p.Report().Total != 0 {
+			t.Errorf("the other writer is gone, report %+v", r.p.Report())
+		}
+	})
+}
+
+// TestRowsLeftOutAreNotTriedAgain: the log has written the others.
+func TestRowsLeftOutAreNotTriedAgain(t *testing.T) {
+	bubble(t, func(r *rig) {
+		close(r.synced)
+		lose := r.elected()
+		defer lose()
+		r.says("lead")
+		r.failNext(fmt.Errorf("row a: %w", bus.ErrTooLarge))
+		r.put(namespaces("a"))
+		r.says("append failed")
+		time.Sleep(time.Hour) //nolint:forbidigo // virtual time
+		r.says("")
+	})
+}
+
 func TestFailedLeadIsTriedAgain(t *testing.T) {
 	bubble(t, func(r *rig) {
 		close(r.synced)

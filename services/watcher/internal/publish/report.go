@@ -2,6 +2,7 @@ package publish
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
@@ -24,6 +25,9 @@ type Report struct {
 // Report is the newest one.
 func (p *Publisher) Report() *Report { return p.report.Load() }
 
+// rival is named as if it were an object, so that weft status shows it.
+var rival = source.Skipped{Object: "the log", Reason: "another watcher writes it too; two with -source dir must not share a bus"}
+
 // tell makes the report and logs problems that are new.
 func (p *Publisher) tell(trouble source.Trouble) {
 	for _, news := range p.state.News() {
@@ -34,6 +38,10 @@ func (p *Publisher) tell(trouble source.Trouble) {
 	r.Skipped = append(r.Skipped, trouble.Skipped[:min(maxNamed, len(trouble.Skipped))]...)
 	problems, total := p.state.Skipped(maxNamed - len(r.Skipped))
 	r.Total += total
+	if p.ousted > 1 && time.Since(p.ledAt) <= calm {
+		r.Total++
+		r.Skipped = slices.Insert(r.Skipped, 0, rival)
+	}
 	for _, problem := range problems {
 		r.Skipped = append(r.Skipped, source.Skipped{Object: problem.String(), Reason: problem.Text()})
 	}

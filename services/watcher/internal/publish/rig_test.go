@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -102,6 +101,7 @@ type diary struct {
 	fail   []error
 	rows   []bus.Change
 	onLead func()
+	lost   bool
 	ctx    []context.Context
 }
 
@@ -113,6 +113,7 @@ func (d *diary) Lead(_ context.Context, truth []bus.Change) error {
 		return err
 	}
 	d.lines = append(d.lines, "lead"+keys(truth))
+	d.lost = false
 	if d.onLead != nil {
 		d.onLead()
 	}
@@ -135,6 +136,19 @@ func (d *diary) Resign() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, "resign")
+}
+
+func (d *diary) Leading() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.lost
+}
+
+// raise is another writer's higher epoch, until the next Lead.
+func (d *diary) raise() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost = true
 }
 
 func (d *diary) next() error {

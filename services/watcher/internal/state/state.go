@@ -22,10 +22,6 @@ import (
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
-// maxRow is the largest row that one message of the bus carries for certain.
-// Kubernetes limits annotations to 256 KiB, so only a file reaches it.
-const maxRow = 512 << 10
-
 // Objects shows what exists now.
 type Objects interface {
 	Get(id shape.ID) metav1.Object
@@ -161,12 +157,14 @@ func (s *State) News() []*shape.Problem {
 	return news
 }
 
+// encode refuses rows that the log would leave out. Kubernetes limits annotations
+// to 256 KiB, so only a file reaches that size.
 func encode(id shape.ID, rows []shape.Row) ([][]byte, *shape.Problem) {
 	values := make([][]byte, len(rows))
 	for i, r := range rows {
 		values[i] = bus.Encode(r.Message)
-		if n := len(values[i]) + len(r.Key); n > maxRow {
-			return nil, &shape.Problem{ID: id, Reason: "is too large: " + strconv.Itoa(n>>10) + " KiB of what the mesh reads, 512 is the most"}
+		if n := len(values[i]) + len(r.Key); n > bus.MaxRow {
+			return nil, &shape.Problem{ID: id, Reason: "is too large: " + strconv.Itoa(n>>10) + " KiB of what the mesh reads, " + strconv.Itoa(bus.MaxRow>>10) + " is the most"}
 		}
 	}
 	return values, nil
