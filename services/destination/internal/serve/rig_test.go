@@ -77,7 +77,7 @@ func (r *rig) apply(text string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, bad := range r.tables.Apply(bus.Cut{Changes: changes, Complete: true, ObservedAt: time.Now()}) {
+	for _, bad := range r.tables.Apply(bus.Cut{Changes: changes, Complete: r.tables.Synced() != nil, ObservedAt: time.Now()}) {
 		r.t.Fatalf("%s: %v", bad.Key, bad.Err)
 	}
 }

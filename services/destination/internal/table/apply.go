@@ -24,8 +24,13 @@ type change func(t *Table, dirty *dirty)
 // of the answers. Only one goroutine may call it.
 func (t *Table) Apply(cut bus.Cut) []BadRow {
 	var bad []BadRow
-	changes := make([]change, 0, len(cut.Changes))
-	for _, c := range cut.Changes {
+	all := cut.Changes
+	if cut.Complete {
+		// Only this goroutine writes, so reading needs no lock.
+		all = append(t.absent(all), all...)
+	}
+	changes := make([]change, 0, len(all))
+	for _, c := range all {
 		apply, err := decode(c)
 		if err != nil {
 			bad = append(bad, BadRow{Table: c.Table, Key: c.Key, Err: err})

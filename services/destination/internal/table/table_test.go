@@ -29,7 +29,7 @@ func parse(t testing.TB, text string) []bus.Change {
 
 func apply(t testing.TB, tables *Table, text string) {
 	t.Helper()
-	for _, bad := range tables.Apply(bus.Cut{Changes: parse(t, text), Complete: true, ObservedAt: time.Unix(1, 0)}) {
+	for _, bad := range tables.Apply(bus.Cut{Changes: parse(t, text), Complete: tables.Synced() != nil, ObservedAt: time.Unix(1, 0)}) {
 		t.Fatalf("%s: %v", bad.Key, bad.Err)
 	}
 }
@@ -51,6 +51,42 @@ endpoint thicket/sloe/a/10.0.0.3 pod=thicket/sloe-0 port=:80
 endpoint thicket/sloe/a/10.0.0.1 pod=grove/plum-0 port=:80
 server grove/opaque pods:app=plum port=8400 protocol=opaque
 `
+
+// TestACompleteCutReplacesEverything: whatever was held before, the table is as
+// if the cut were its first, and those who watched what is gone are told.
+func TestACompleteCutReplacesEverything(t *testing.T) {
+	tables := New()
+	apply(t, tables, grove)
+	gone, kept := tables.Watch(Address(ip("10.0.0.3"))), tables.Watch(Service(ServiceKey("grove", "plum")))
+	defer gone.Close()
+	defer kept.Close()
+	next := strings.Join(slices.DeleteFunc(strings.Split(grove, "\n"), func(line string) bool {
+		return strings.Contains(line, "thicket") || strings.Contains(line, "server") || strings.Contains(line, "node vm")
+	}), "\n")
+	for _, bad := range tables.Apply(bus.Cut{Changes: parse(t, next), Complete: true}) {
+		t.Errorf("%s: %v", bad.Key, bad.Err)
+	}
+	want := New()
+	apply(t, want, next)
+	if diff := cmp.Diff(want.Sizes(), tables.Sizes()); diff != "" {
+		t.Errorf("rows (-first +second complete cut):\n%s", diff)
+	}
+	if len(tables.podIPs[ip("10.0.0.3")])+len(tables.clusterIPs[ip("10.96.0.2")]) > 0 {
+		t.Error("addresses of what is gone are still indexed")
+	}
+	select {
+	case <-gone.C:
+	default:
+		t.Error("the watcher of a pod that is gone was not woken")
+	}
+	tables.Apply(bus.Cut{Complete: true})
+	if diff := cmp.Diff(New().Sizes(), tables.Sizes()); diff != "" {
+		t.Errorf("rows after an empty complete cut:\n%s", diff)
+	}
+	if len(tables.services)+len(tables.workloads)+len(tables.templates)+len(tables.servers) > 0 {
+		t.Error("empty entries are left")
+	}
+}
 
 func ip(text string) netip.Addr { return netip.MustParseAddr(text) }
 
