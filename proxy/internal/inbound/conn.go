@@ -16,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/identity"
+	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -168,7 +169,12 @@ func (in *Inbound) dispatch(ctx context.Context, c net.Conn, s *session, kind de
 		return in.tcp(ctx, c, s, done)
 	}
 	counted := in.source(s).Wrap(c)
-	queue.give(&conn{Conn: counted, session: s, done: done})
+	given := &conn{Conn: counted, session: s, done: done}
+	if kind == detect.HTTP1 {
+		given.scanned = strict.Wrap(counted)
+		given.Conn = given.scanned
+	}
+	queue.give(given)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -33,6 +34,7 @@ func newSession(client allow.Client, tls tell.Labels, target netip.AddrPort, p *
 // process end and the port's policy go.
 type conn struct {
 	net.Conn
+	scanned *strict.Conn // HTTP/1 only
 	session *session
 	once    sync.Once
 	done    func()

@@ -43,6 +43,12 @@ func (in *Inbound) server(h http.Handler, v2 bool) *http.Server {
 		protocols.SetHTTP1(true)
 	}
 	return &http.Server{ //nolint:gosec // a transparent proxy adds no timeout of its own (complaint E5)
+		DisableGeneralOptionsHandler: true, // OPTIONS * is the application's to answer
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if scanned := c.(*conn).scanned; scanned != nil && state == http.StateHijacked {
+				scanned.Hijacked()
+			}
+		},
 		Handler:        h,
 		Protocols:      protocols,
 		MaxHeaderBytes: int(cfg.MaxHeaderListSize), // 0 is the library's 1 MiB

@@ -14,6 +14,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/explicit"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -27,13 +28,10 @@ type client struct {
 
 // handed is a connection on its way to the HTTP server.
 type handed struct {
-	net.Conn
+	*strict.Conn
 	client *client
 	once   sync.Once
 }
-
-// CloseWrite ends our side, which tunnels need.
-func (h *handed) CloseWrite() error { return closeWrite(h.Conn) }
 
 func (h *handed) done() { h.once.Do(h.client.release) }
 
@@ -68,7 +66,7 @@ func (q *queue) Addr() net.Addr { return q.addr }
 
 // hand gives a connection to the HTTP server, which closes it when it is done.
 func (o *Outbound) hand(conn net.Conn, c *client) {
-	h := &handed{Conn: conn, client: c}
+	h := &handed{Conn: strict.Wrap(conn), client: c}
 	select {
 	case o.queue.conns <- h:
 	case <-o.queue.stop:
@@ -98,6 +96,9 @@ func (o *Outbound) newServer(cfg config.Config) *http.Server {
 			return context.WithValue(ctx, clientKey{}, c.(*handed).client)
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateHijacked {
+				c.(*handed).Hijacked()
+			}
 			if state == http.StateClosed || state == http.StateHijacked {
 				c.(*handed).done()
 			}
