@@ -155,7 +155,7 @@ func (s *Source) Run(ctx context.Context) error {
 			if e.Op == fsnotify.Chmod {
 				continue
 			}
-			forced[filepath.Dir(e.Name)] = true
+			forced[e.Name] = true
 			if since.IsZero() {
 				since = time.Now()
 				due = time.After(s.cfg.Debounce)
@@ -238,7 +238,7 @@ func (s *Source) watch(events *fsnotify.Watcher, dirs []string, forced map[strin
 	exist := make(map[string]bool, len(dirs))
 	for _, dir := range dirs {
 		exist[dir] = true
-		if s.watched[dir] && !forced[filepath.Dir(dir)] {
+		if s.watched[dir] && !forced[dir] && !forced[filepath.Dir(dir)] {
 			continue
 		}
 		// Adding again is harmless and needed when the directory was replaced.

@@ -1,11 +1,13 @@
 package dir
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +22,9 @@ const settle = 100 * time.Millisecond
 
 // file is the last good reading of one manifest.
 type file struct {
-	stamp  stamp
+	stamp stamp
+	// since is when this stamp was first seen.
+	since  time.Time
 	read   time.Time
 	items  []Item
 	strays []string
@@ -37,8 +41,9 @@ type files struct {
 	order  []string
 }
 
-// update reads what has changed since the last look. forced are directories in
-// which something happened, whose files are read whatever their stamps say.
+// update reads what has changed since the last look. forced are files and
+// directories to which something happened: they, and the files in them, are read
+// whatever their stamps say.
 // again is set when a file should be looked at once more after settle.
 func (fs *files) update(w *walk, forced map[string]bool, now time.Time) (again bool) {
 	exists := make(map[string]bool, len(w.files))
@@ -50,7 +55,7 @@ func (fs *files) update(w *walk, forced map[string]bool, now time.Time) (again b
 		exists[f.path] = true
 		order = append(order, f.path)
 		old := fs.byPath[f.path]
-		if old != nil && old.trouble == "" && old.stamp == f.stamp && !forced[filepath.Dir(f.path)] &&
+		if old != nil && old.trouble == "" && old.stamp == f.stamp && !forced[f.path] && !forced[filepath.Dir(f.path)] &&
 			// Written again within the clock tick of the last reading, perhaps.
 			old.read.Sub(f.stamp.mod) > 2*time.Second {
 			continue
@@ -95,7 +100,10 @@ func reread(f found, old *file, now time.Time) (next *file, again bool) {
 	if os.IsNotExist(err) {
 		return nil, false
 	}
-	next = &file{stamp: f.stamp, read: now}
+	next = &file{stamp: f.stamp, since: now, read: now}
+	if old != nil && old.stamp == f.stamp {
+		next.since = old.since
+	}
 	if err != nil {
 		next.trouble = reason(err)
 		next.keep(old)
@@ -109,7 +117,7 @@ func reread(f found, old *file, now time.Time) (next *file, again bool) {
 		if old != nil && old.loaded {
 			next.keep(old)
 		}
-	case old != nil && now.Sub(f.stamp.mod) < settle && lost(old.items, p.Items):
+	case old != nil && next.unsettled(now) && lost(old.items, p.Items):
 		next.keep(old)
 		next.read = time.Time{} // read it again whatever its stamp
 		return next, true
@@ -120,6 +128,12 @@ func reread(f found, old *file, now time.Time) (next *file, again bool) {
 		}
 	}
 	return next, false
+}
+
+// unsettled tells whether the file may still be in the middle of being written.
+// A time of change that lies in the future says nothing: clocks differ.
+func (f *file) unsettled(now time.Time) bool {
+	return now.Sub(f.stamp.mod) < settle && now.Sub(f.since) < settle
 }
 
 func (f *file) keep(old *file) {
@@ -193,10 +207,19 @@ func (fs *files) below(dir string) bool {
 
 // readFile reads at most one byte more than Parse accepts.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// It was a regular file a moment ago. Should it be a FIFO now, opening it must
+	// not wait for a writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("is no regular file")
+	}
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }

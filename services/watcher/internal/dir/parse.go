@@ -181,6 +181,9 @@ func toJSON(doc []byte) (json.RawMessage, error) {
 		// JSON may be indented with tabs, which YAML forbids.
 		return nullIsEmpty(doc), nil
 	}
+	if err := bounded(doc); err != nil {
+		return nil, err
+	}
 	raw, err := yaml.YAMLToJSON(doc)
 	if err != nil {
 		return nil, err
