@@ -25,7 +25,7 @@ race: test    ## the same as test, which always runs with the race detector
 check: binaries ## run the demo for a few seconds and verify mTLS, denial and loss of a replica
 	$(BIN)/weft demo --check
 cases: racebins ## run the case files of CASES=dir against the real processes
-	cd e2e && WEFT_BIN=$(RACEBIN) go test -race ./cases -args -cases $(or $(CASES),../../shared/cases)
+	cd e2e && WEFT_BIN=$(RACEBIN) go test -race -parallel 8 ./cases -args -cases $(or $(CASES),../../shared/cases)
 lint: tools   ## run the linters
 	golangci-lint run $(addsuffix /...,$(MODS))
 	cd proto && buf lint
