@@ -116,6 +116,13 @@ func (s *Source) Elect(ctx context.Context, lead func(context.Context, func() er
 	return nil
 }
 
+// Events that never stop may cost a quarter of a core: after a look the source
+// rests for three times as long as it took, but not for more than 3 s.
+const (
+	rest     = 3
+	longLook = time.Second
+)
+
 // Run reads the directories until ctx ends.
 func (s *Source) Run(ctx context.Context) error {
 	events, err := fsnotify.NewWatcher()
@@ -133,9 +140,12 @@ func (s *Source) Run(ctx context.Context) error {
 		forced = make(map[string]bool)
 		since  time.Time // the first event not looked into yet
 		due    <-chan time.Time
+		rested time.Time // when looking again is cheap enough
 	)
 	scan := func() {
+		began := time.Now()
 		again := s.scan(events, forced, since)
+		rested = time.Now().Add(rest * min(time.Since(began), longLook))
 		clear(forced)
 		since, due = time.Time{}, nil
 		if again {
@@ -158,7 +168,7 @@ func (s *Source) Run(ctx context.Context) error {
 			forced[e.Name] = true
 			if since.IsZero() {
 				since = time.Now()
-				due = time.After(s.cfg.Debounce)
+				due = time.After(max(s.cfg.Debounce, time.Until(rested)))
 			}
 		case err, ok := <-events.Errors:
 			if !ok {

@@ -56,8 +56,7 @@ func (fs *files) update(w *walk, forced map[string]bool, now time.Time) (again b
 		order = append(order, f.path)
 		old := fs.byPath[f.path]
 		if old != nil && old.trouble == "" && old.stamp == f.stamp && !forced[f.path] && !forced[filepath.Dir(f.path)] &&
-			// Written again within the clock tick of the last reading, perhaps.
-			old.read.Sub(f.stamp.mod) > 2*time.Second {
+			!old.suspect(f.stamp, len(forced) > 0) {
 			continue
 		}
 		next, wait := reread(f, old, now)
@@ -128,6 +127,14 @@ func reread(f found, old *file, now time.Time) (next *file, again bool) {
 		}
 	}
 	return next, false
+}
+
+// suspect tells whether the file may have been written again within the clock
+// tick of the last reading. Where events come they say so, and looking at them
+// would cost a busy directory two seconds' files for each change; the next look
+// without an event makes sure.
+func (f *file) suspect(s stamp, event bool) bool {
+	return f.read.IsZero() || !event && f.read.Sub(s.mod) <= 2*time.Second
 }
 
 // unsettled tells whether the file may still be in the middle of being written.
