@@ -55,7 +55,7 @@ func launch(t *testing.T, args ...string) *child {
 		t.Fatal(err)
 	}
 	c := &child{t: t, done: make(chan struct{})}
-	c.cmd = exec.Command(self, args...) //nolint:noctx // this test binary; ended by stop
+	c.cmd = exec.Command(self, args...)
 	c.cmd.Env = append(os.Environ(), asWatcher+"=1")
 	out, err := c.cmd.StderrPipe()
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *child) admin(path string) (int, string) {
 	if err != nil {
 		return 0, ""
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read
+	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return 0, ""

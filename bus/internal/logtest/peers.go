@@ -217,6 +217,6 @@ func presence(t *testing.T, w *World) {
 		return err
 	})
 	cancel()
-	_ = <-served
+	<-served
 	<-ended
 }

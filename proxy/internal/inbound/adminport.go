@@ -55,7 +55,7 @@ func (in *Inbound) ServeAdmin(ctx context.Context, l net.Listener, h http.Handle
 }
 
 func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, queue *handoff) {
-	defer queue.Close()
+	defer func() { _ = queue.Close() }()
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {

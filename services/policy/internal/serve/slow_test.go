@@ -156,7 +156,7 @@ func TestSpansAreChildrenOfTheChange(t *testing.T) {
 		p.take(t)
 		synctest.Wait()
 		cancel()
-		_ = <-ended
+		<-ended
 		var names []string
 		for _, span := range recorder.Ended() {
 			names = append(names, span.Name())

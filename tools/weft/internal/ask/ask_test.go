@@ -60,7 +60,7 @@ func TestRollFromHeartbeat(t *testing.T) {
 			t.Errorf("roll (-want +got):\n%s", diff)
 		}
 		cancel()
-		_ = <-served
+		<-served
 	})
 }
 

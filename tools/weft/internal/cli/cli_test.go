@@ -126,7 +126,7 @@ func TestStatusAsksHeartbeat(t *testing.T) {
 			}}}
 		})
 	}()
-	defer func() { cancel(); _ = <-served }()
+	defer func() { cancel(); <-served }()
 
 	// The subscription may be a moment behind: without it the command listens
 	// for 1 ms, hears nobody, and is asked again.
