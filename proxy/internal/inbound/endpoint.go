@@ -35,12 +35,22 @@ func (in *Inbound) endpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer res.Body.Close()
+	if res.StatusCode < 200 || res.StatusCode > 999 { // a switch that nobody asked for, or no status at all
+		in.failApp(w, r, errStatus)
+		return
+	}
 	in.answer(w, r, res)
 }
 
+var errStatus = errors.New("the application's answer has an impossible status")
+
 // request is what the application gets.
 func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) *http.Request {
+	hints := 0
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		if hints++; hints > maxInterim {
+			return errStatus
+		}
 		maps.Copy(w.Header(), http.Header(h))
 		w.WriteHeader(code)
 		for name := range h {

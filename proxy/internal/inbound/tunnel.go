@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/detect"
@@ -34,20 +36,29 @@ func (in *Inbound) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	stop := context.AfterFunc(r.Context(), func() { _ = app.Close() })
 	defer stop()
-	br := bufio.NewReader(app)
+	head := &io.LimitedReader{R: app, N: maxHead}
+	br := bufio.NewReader(head)
 	err = out.Write(app)
 	var res *http.Response
 	if err == nil {
-		res, err = http.ReadResponse(br, out)
+		res, err = final(br, out)
 	}
 	if err != nil {
 		in.failApp(w, r, err)
 		return
 	}
 	defer res.Body.Close()
-	agreed := res.StatusCode == http.StatusSwitchingProtocols ||
-		r.Method == http.MethodConnect && res.StatusCode/100 == 2
-	if !agreed {
+	head.N = math.MaxInt64
+	agreed := res.StatusCode == http.StatusSwitchingProtocols
+	if r.Method == http.MethodConnect {
+		agreed = res.StatusCode/100 == 2
+	}
+	switch {
+	case agreed:
+	case res.StatusCode < 200 || res.StatusCode > 999:
+		in.failApp(w, r, errStatus)
+		return
+	default:
 		in.answer(w, r, res)
 		return
 	}
@@ -69,10 +80,29 @@ func (in *Inbound) tunnel(w http.ResponseWriter, r *http.Request) {
 	in.splice(client, buffered, app, br, res)
 }
 
+const (
+	// maxInterim bounds the interim answers before the one that counts.
+	maxInterim = 32
+	// maxHead bounds the heads of answers to a tunnel's request, in bytes.
+	maxHead = 1 << 20
+)
+
+// final reads an answer, past interim ones, which a tunnel has no use for.
+func final(br *bufio.Reader, r *http.Request) (*http.Response, error) {
+	for range maxInterim {
+		res, err := http.ReadResponse(br, r)
+		if err != nil || res.StatusCode/100 != 1 || res.StatusCode == http.StatusSwitchingProtocols {
+			return res, err
+		}
+		_ = res.Body.Close()
+	}
+	return nil, errStatus
+}
+
 // splice writes the head of the answer and joins the connections, with the bytes
 // that either side has already sent.
 func (in *Inbound) splice(client net.Conn, buffered *bufio.ReadWriter, app net.Conn, br *bufio.Reader, res *http.Response) {
-	_, _ = buffered.WriteString("HTTP/1.1 " + res.Status + "\r\n")
+	_, _ = buffered.WriteString("HTTP/1.1 " + strconv.Itoa(res.StatusCode) + " " + http.StatusText(res.StatusCode) + "\r\n")
 	_ = res.Header.Write(buffered)
 	_, _ = buffered.WriteString("\r\n")
 	if err := buffered.Flush(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -47,15 +50,17 @@ func (x *exchange) proxied(ctx context.Context) error {
 		return err
 	}
 	out := &http.Request{Method: http.MethodConnect, Host: x.r.Host, URL: &url.URL{Host: x.r.Host}, Header: requestHeaders(x.r.Header)}
-	br := bufio.NewReader(peer)
+	head := &io.LimitedReader{R: peer, N: maxHead}
+	br := bufio.NewReader(head)
 	if err = out.Write(peer); err == nil {
-		t.res, err = http.ReadResponse(br, out) //nolint:bodyclose // a tunnel has none, respond closes any other
+		t.res, err = final(br, out) //nolint:bodyclose // a tunnel has none, respond closes any other
 	}
 	if err != nil {
 		_ = peer.Close()
 		t.fail(x, err)
 		return fmt.Errorf("asking for a tunnel: %w", err)
 	}
+	head.N = math.MaxInt64
 	if t.res.StatusCode/100 != 2 {
 		defer func() { _ = peer.Close() }()
 		return x.respond(ctx, t)
@@ -88,11 +93,36 @@ func writeHead(w io.Writer, status int, h http.Header) error {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\n")
 	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if !httpguts.ValidHeaderFieldName(name) {
+			continue
+		}
 		for _, v := range h[name] {
+			if !httpguts.ValidHeaderFieldValue(v) {
+				continue
+			}
 			b.WriteString(name + ": " + textproto.TrimString(v) + "\r\n")
 		}
 	}
 	b.WriteString("\r\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+const (
+	// maxInterim bounds the interim answers before the one that counts.
+	maxInterim = 32
+	// maxHead bounds the heads of answers to a tunnel's request, in bytes.
+	maxHead = 1 << 20
+)
+
+// final reads an answer, past interim ones, which a tunnel has no use for.
+func final(br *bufio.Reader, r *http.Request) (*http.Response, error) {
+	for range maxInterim {
+		res, err := http.ReadResponse(br, r)
+		if err != nil || res.StatusCode/100 != 1 || res.StatusCode == http.StatusSwitchingProtocols {
+			return res, err
+		}
+		_ = res.Body.Close()
+	}
+	return nil, errStatus
 }

@@ -28,6 +28,7 @@ var (
 	errInvalid         = errors.New("invalid client policy configuration")
 	errNoRoute         = errors.New("no route")
 	errRequireID       = errors.New("require-id: the endpoint has another identity, or none")
+	errStatus          = errors.New("the endpoint's answer has an impossible status")
 	errConnect2        = errors.New("CONNECT is understood over HTTP/1.1 only")
 )
 

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -112,7 +113,11 @@ func idle(d config.Direction) time.Duration {
 // refuse keeps the proxy from connecting to itself, which would not end.
 func (o *Outbound) refuse(to netip.AddrPort) error {
 	for _, own := range o.Addrs() {
-		if own.Port() == to.Port() && (own.Addr() == to.Addr() || own.Addr().IsUnspecified() && to.Addr().IsLoopback()) {
+		here := own.Addr() == to.Addr()
+		if own.Addr().IsUnspecified() {
+			here = to.Addr().IsLoopback() || slices.Contains(o.deps.Config.Policy.IPs, to.Addr())
+		}
+		if here && own.Port() == to.Port() {
 			return errLoop
 		}
 	}

@@ -49,6 +49,7 @@ func (x *exchange) hinted(out *http.Request) *http.Request {
 		return out // HTTP/1.0 knows none
 	}
 	var mu sync.Mutex
+	hints := 0
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
 		if code == http.StatusContinue || code == http.StatusSwitchingProtocols {
 			return nil // ours to say to the client, or the end of the exchange
@@ -57,6 +58,9 @@ func (x *exchange) hinted(out *http.Request) *http.Request {
 		defer mu.Unlock()
 		if out.Context().Err() != nil {
 			return nil
+		}
+		if hints++; hints > maxInterim {
+			return errStatus
 		}
 		h := x.w.Header()
 		responseHeaders(h, http.Header(header))
@@ -103,8 +107,12 @@ func (x *exchange) respond(ctx context.Context, t *try) error {
 	defer t.cancel()
 	res := t.res
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode == http.StatusSwitchingProtocols {
+	switch {
+	case res.StatusCode == http.StatusSwitchingProtocols && upgrade(x.r.Header) != "":
 		return x.switched(t)
+	case res.StatusCode < 200 || res.StatusCode > 999:
+		t.end(tell.End{Error: "IO"}, balance.Failure)
+		return errStatus // a switch that nobody asked for, or no status at all
 	}
 	h := x.w.Header()
 	clear(h)
