@@ -28,7 +28,7 @@ type config struct {
 	Kubeconfig string `help:"file that tells where the Kubernetes API is; empty means KUBECONFIG, else the pod's own service account"`
 	Namespace  string `help:"namespace of the lease weft-watcher"`
 	Identity   string `help:"name of this process in the lease; empty means host name and a random word"`
-	Elect      bool   `help:"with -source kube, write the log only while holding the lease; false means that this is the only watcher. -source dir never elects: exactly one such watcher may use a bus"`
+	Elect      bool   `help:"with -source kube, write the log only while holding the lease; false means that this is the only watcher. without a lease, as with -source dir, a watcher stands by while it hears another one write"`
 
 	Bus bus.Config `help:"where the mesh's log is"`
 	Obs obs.Config `help:"logs, metrics and traces"`

@@ -41,7 +41,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	}
 	reader := bus.NewReader(transport, bus.ReaderConfig{})
 	writer := bus.NewWriter(transport, reader, bus.WriterConfig{})
-	publisher := publish.New(src, writer, reader, publish.Config{Registry: s.Metrics()})
+	publisher := publish.New(src, writer, reader, publish.Config{Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect})
 
 	s.Part("bus", transport.Run)
 	s.Part("reader", reader.Run)

@@ -44,6 +44,9 @@ type Config struct {
 	Registry prometheus.Registerer
 	// Log may be nil.
 	Log *slog.Logger
+	// Unleased says that no lease stands behind a leadership, as with a directory:
+	// then a writer that is alive is left to lead, and this one stands by.
+	Unleased bool
 	// Backoff is the wait after a first failure to publish; it doubles up to 32
 	// times that. 0 means 100 ms.
 	Backoff time.Duration
@@ -56,15 +59,6 @@ const (
 	busyRate     = 500 // changed objects a second
 	coalesce     = 10 * time.Millisecond
 	maxDoublings = 5
-)
-
-// How often a leader asks whether the log is still its own, and how long it must
-// have been so for the next ousting to count as the first. Two writers that both
-// believe to lead give way for ever longer, up to 32 s, instead of turning every
-// reader over each second.
-const (
-	lookEvery = time.Second
-	calm      = 5 * time.Minute
 )
 
 // Publisher is the watcher's middle.
@@ -92,6 +86,7 @@ type Publisher struct {
 	ousted    int
 	ledAt     time.Time
 	notBefore time.Time
+	rival     bool
 	// How much was taken since window, when the last step was, and whether that
 	// is much.
 	taken  int
@@ -228,6 +223,9 @@ func (p *Publisher) step(ctx context.Context) error {
 		if started.Before(p.notBefore) {
 			return nil
 		}
+		if p.cfg.Unleased && p.giveWay(started) {
+			return nil
+		}
 		return p.lead()
 	}
 	return p.append(ctx, changes, started, shaped)
@@ -238,51 +236,6 @@ func (p *Publisher) apply(changes []source.Change) {
 		p.state.Apply(c.ID, c.Seen)
 	}
 	p.state.Settle()
-}
-
-// lead begins a leadership: everything named so far is taken first, so that the
-// truth is whole.
-func (p *Publisher) lead() error {
-	for p.src.Changes().Len() > 0 {
-		p.apply(p.src.Changes().Take(stepNames))
-	}
-	p.state.Adopt(p.copied.All(), p.src.Trouble().Blind)
-	if err := p.log.Lead(p.term.ctx, p.state.Truth()); err != nil {
-		p.meter.failures.Inc()
-		return err
-	}
-	p.state.Published()
-	p.led, p.fails, p.ledAt = true, 0, time.Now()
-	p.leading.Store(true)
-	if !p.term.holds() {
-		// Lost in between: Elect's Resign may have come before Lead.
-		p.resign()
-	}
-	p.tell(p.src.Trouble())
-	return nil
-}
-
-func (p *Publisher) resign() {
-	p.led = false
-	p.leading.Store(false)
-	p.log.Resign()
-}
-
-// oust gives the log up because another writer has it. Once is everyday: a
-// predecessor whose clock was ahead is heard late. More often means two writers.
-func (p *Publisher) oust() {
-	p.resign()
-	p.meter.ousted.Inc()
-	if time.Since(p.ledAt) > calm {
-		p.ousted = 0
-	}
-	if p.ousted++; p.ousted > 1 {
-		d := time.Second << min(p.ousted-2, maxDoublings)
-		p.notBefore = time.Now().Add(d/2 + rand.N(d/2+1)) //nolint:gosec // spreads retries, keeps no secret
-	}
-	p.logger.Warn("another writer took the log although the lease is held here",
-		obs.Count(p.ousted), slog.Duration("leads_again_in", time.Until(p.notBefore)),
-		obs.Reason("a predecessor's clock was ahead, or two watchers with -source dir share the bus"))
 }
 
 func (p *Publisher) append(ctx context.Context, causes []source.Change, started, shaped time.Time) error {

@@ -171,6 +171,33 @@ func TestTwoWritersGiveWay(t *testing.T) {
 	})
 }
 
+// TestUnleasedStandsByWhileAnotherWrites: two watchers with directories would
+// else turn every reader over; the second one leads when the first falls silent.
+func TestUnleasedStandsByWhileAnotherWrites(t *testing.T) {
+	bubble(t, func(r *rig) {
+		r.p.cfg.Unleased = true
+		r.put(namespaces("a"))
+		r.hear()
+		close(r.synced)
+		lose := r.elected()
+		defer lose()
+		for range 60 {
+			time.Sleep(time.Second) //nolint:forbidigo // virtual time
+			r.hear()
+			r.put(annotated("a", "x"))
+		}
+		r.says("")
+		if rep := r.p.Report(); rep.Total != 1 || rep.Skipped[0] != rival {
+			t.Errorf("report %+v, want the other writer named", rep)
+		}
+		time.Sleep(5 * time.Second) //nolint:forbidigo // virtual time
+		r.says("lead +a")
+		if rep := r.p.Report(); rep.Total != 0 {
+			t.Errorf("report %+v, want nothing", rep)
+		}
+	})
+}
+
 // TestRowsLeftOutAreNotTriedAgain: the log has written the others.
 func TestRowsLeftOutAreNotTriedAgain(t *testing.T) {
 	bubble(t, func(r *rig) {

@@ -38,7 +38,7 @@ func (p *Publisher) tell(trouble source.Trouble) {
 	r.Skipped = append(r.Skipped, trouble.Skipped[:min(maxNamed, len(trouble.Skipped))]...)
 	problems, total := p.state.Skipped(maxNamed - len(r.Skipped))
 	r.Total += total
-	if p.ousted > 1 && time.Since(p.ledAt) <= calm {
+	if p.rival || p.ousted > 1 && time.Since(p.ledAt) <= calm {
 		r.Total++
 		r.Skipped = slices.Insert(r.Skipped, 0, rival)
 	}

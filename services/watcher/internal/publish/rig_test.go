@@ -102,6 +102,7 @@ type diary struct {
 	rows   []bus.Change
 	onLead func()
 	lost   bool
+	heard  time.Time
 	ctx    []context.Context
 }
 
@@ -187,7 +188,21 @@ func (d *diary) read() string {
 	return out
 }
 
-func (d *diary) Status() bus.Status { return bus.Status{Synced: true} }
+func (d *diary) Status() bus.Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.heard.IsZero() {
+		return bus.Status{Synced: true, Stale: true}
+	}
+	return bus.Status{Synced: true, HeardAt: d.heard, Stale: time.Since(d.heard) > 3*time.Second}
+}
+
+// hear is a beacon of another writer.
+func (d *diary) hear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heard = time.Now()
+}
 
 func (d *diary) All() []bus.Change {
 	d.mu.Lock()
