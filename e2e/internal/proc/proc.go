@@ -126,9 +126,6 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Signal sends a signal.
-func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
-
 // ExitCode waits for the process to end by itself and returns its code.
 func (p *Process) ExitCode(ctx context.Context) int {
 	p.t.Helper()
@@ -161,20 +158,9 @@ func FreePortOn(t testing.TB, host string) string {
 // Eventually polls until check returns nil, or fails the test with its last error.
 func Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	within(t, Patience, what, check)
-}
-
-// Within is Eventually with a limit of its own.
-func Within(t testing.TB, limit time.Duration, what string, check func() error) {
-	t.Helper()
-	within(t, limit, what, check)
-}
-
-func within(t testing.TB, limit time.Duration, what string, check func() error) {
-	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(limit)
+	end := time.After(Patience)
 	for {
 		err := check()
 		if err == nil {
@@ -183,7 +169,7 @@ func within(t testing.TB, limit time.Duration, what string, check func() error) 
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("waiting %s until %s: %v", limit, what, err)
+			t.Fatalf("waiting %s until %s: %v", Patience, what, err)
 		}
 	}
 }
