@@ -75,6 +75,6 @@ func (p *Publisher) oust() {
 		p.notBefore = time.Now().Add(d/2 + rand.N(d/2+1)) //nolint:gosec // spreads retries, keeps no secret
 	}
 	p.logger.Warn("another writer took the log although the lease is held here",
-		obs.Count(p.ousted), slog.Duration("leads_again_in", time.Until(p.notBefore)),
+		obs.Count(p.ousted), slog.Duration("leads_again_in", max(0, time.Until(p.notBefore))),
 		obs.Reason("a predecessor's clock was ahead, or two watchers with -source dir share the bus"))
 }
