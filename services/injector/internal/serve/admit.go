@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,9 +55,17 @@ func (a *Admitter) Measure(reg prometheus.Registerer) {
 	reg.MustRegister(a.requests, a.responses)
 }
 
+// owners are the kinds that a metric names; whoever makes a pod may write any.
+var owners = [...]string{
+	"pod", "service", "replicaset", "deployment", "statefulset", "daemonset", "job", "cronjob", "replicationcontroller",
+}
+
 func (a *Admitter) count(owner, namespace string, v decide.Verdict) {
 	if a.requests == nil {
 		return
+	}
+	if !slices.Contains(owners[:], owner) {
+		owner = "other"
 	}
 	a.requests.WithLabelValues(owner, namespace, v.At).Inc()
 	a.responses.WithLabelValues(owner, namespace, strconv.FormatBool(!v.Inject()), strings.Join(v.Reasons, ","), v.At).Inc()

@@ -79,6 +79,10 @@ func (c *Certificates) look() error {
 	if at.Before(c.next) {
 		return nil
 	}
+	if c.current != nil {
+		// Also after a failure: what is broken is not read for each connection.
+		c.next = at.Add(lookEvery)
+	}
 	cert, err := os.ReadFile(c.CertFile)
 	if err != nil {
 		return fmt.Errorf("reading the certificate: %w", err)
@@ -97,6 +101,6 @@ func (c *Certificates) look() error {
 		}
 		c.raw, c.current, c.lastErr = [2][]byte{cert, key}, &pair, ""
 	}
-	c.next = at.Add(lookEvery)
+	c.next = at.Add(lookEvery) // the first time, too
 	return nil
 }

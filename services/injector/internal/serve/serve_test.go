@@ -262,7 +262,11 @@ func TestCertificatesReload(t *testing.T) {
 	}
 	now = now.Add(2 * time.Second)
 	seen = append(seen, name())
-	if diff := cmp.Diff([]string{"one", "one", "two", "two"}, seen); diff != "" {
+	pair(t, dir, "three")
+	seen = append(seen, name()) // what was broken a moment ago isn't looked at either
+	now = now.Add(2 * time.Second)
+	seen = append(seen, name())
+	if diff := cmp.Diff([]string{"one", "one", "two", "two", "two", "three"}, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -340,4 +344,19 @@ func FuzzReview(f *testing.F) {
 			t.Errorf("status %d for %q", w.Code, body)
 		}
 	})
+}
+
+// TestOwnerKindsAreBounded: anyone who makes pods may name any kind of owner,
+// and a metric must not grow with them.
+func TestOwnerKindsAreBounded(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	a := admitter(nil)
+	a.Measure(reg)
+	for i := range 50 {
+		pod := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"kind":"Kind%d","name":"x"}]},"spec":{"containers":[{"name":"c"}]}}`, i)
+		post(t, a, reviewOf("v1", "Pod", "CREATE", pod))
+	}
+	if n, err := testutil.GatherAndCount(reg, "proxy_inject_admission_requests_total"); err != nil || n != 1 {
+		t.Errorf("%d series and %v, want 1", n, err)
+	}
 }

@@ -86,11 +86,21 @@ type ID struct {
 }
 
 // String is how an object is named to people: Kind namespace/name.
+// Names come from whoever writes files, and String goes to logs and presences.
 func (id ID) String() string {
 	if id.Namespace == "" {
-		return string(id.Kind) + " " + id.Name
+		return string(id.Kind) + " " + short(id.Name)
 	}
-	return string(id.Kind) + " " + id.Namespace + "/" + id.Name
+	return string(id.Kind) + " " + short(id.Namespace) + "/" + short(id.Name)
+}
+
+// short cuts what is longer than any name that Kubernetes takes.
+func short(name string) string {
+	const most = 253
+	if len(name) > most {
+		return strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return name
 }
 
 // IDOf names obj, which is of the given kind.

@@ -2,7 +2,9 @@ package shape
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,4 +163,12 @@ func ExampleRows() {
 	_, _, wrong := Rows(Servers, server, nobody)
 	fmt.Println(wrong)
 	// Output: Server grove/web: spec.port: 70000 is not between 1 and 65535
+}
+
+// TestNamesInMessagesAreBounded: a file may name an object with a novel.
+func TestNamesInMessagesAreBounded(t *testing.T) {
+	id := ID{Kind: Pod, Namespace: strings.Repeat("é", 1000), Name: strings.Repeat("n", 60_000)}
+	if got := id.String(); len(got) > 550 || !utf8.ValidString(got) {
+		t.Errorf("String() has %d bytes", len(got))
+	}
 }
