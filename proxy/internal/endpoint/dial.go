@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -149,6 +150,10 @@ func (d *Deps) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) 
 		return d.Dial(ctx, addr.String())
 	}
 	dialer := net.Dialer{KeepAlive: d.Config.ConnectKeepalive}
+	if from, ok := d.source(addr.Addr()); ok {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+		dialer.Control = bindLate
+	}
 	conn, err := dialer.DialContext(ctx, "tcp", addr.String())
 	if err != nil {
 		return nil, err
@@ -157,6 +162,25 @@ func (d *Deps) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) 
 		userTimeout(conn, d.Config.ConnectUserTO)
 	}
 	return conn, nil
+}
+
+// source is the address to connect from, where the kernel would choose another
+// than the pod's: a workload of a demo whose own address is a loopback one would
+// come from 127.0.0.1, like all others, and no policy could tell them apart.
+// Everywhere else the kernel's choice is the pod's address.
+func (d *Deps) source(to netip.Addr) (netip.Addr, bool) {
+	if len(d.Local) == 0 || !d.Local[0].IsLoopback() || !to.IsLoopback() || d.Local[0].Is4() != to.Is4() {
+		return netip.Addr{}, false
+	}
+	return d.Local[0], true
+}
+
+// bindLate leaves the port to connect, which may use one again for another peer;
+// bind alone would run out of them (complaint F17).
+func bindLate(_, _ string, raw syscall.RawConn) error {
+	return raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	})
 }
 
 // userTimeout bounds how long sent data may stay unacknowledged. A system
