@@ -89,13 +89,13 @@ type ID struct {
 // Names come from whoever writes files, and String goes to logs and presences.
 func (id ID) String() string {
 	if id.Namespace == "" {
-		return string(id.Kind) + " " + short(id.Name)
+		return string(id.Kind) + " " + clipped(id.Name)
 	}
-	return string(id.Kind) + " " + short(id.Namespace) + "/" + short(id.Name)
+	return string(id.Kind) + " " + clipped(id.Namespace) + "/" + clipped(id.Name)
 }
 
-// short cuts what is longer than any name that Kubernetes takes.
-func short(name string) string {
+// clipped cuts what is longer than any name that Kubernetes takes.
+func clipped(name string) string {
 	const most = 253
 	if len(name) > most {
 		return strings.ToValidUTF8(name[:most], "") + "…"
