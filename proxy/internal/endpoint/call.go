@@ -120,7 +120,11 @@ func (e *Endpoint) over1(c Call) (*http.Response, error) {
 		c.Request.URL.Host = e.Addr.String()
 	}
 	if c.Absolute {
-		c.Request.URL.Opaque = "//" + c.Request.URL.Host + c.Request.URL.EscapedPath()
+		path := c.Request.URL.Opaque // as the client wrote it
+		if path == "" {
+			path = c.Request.URL.EscapedPath()
+		}
+		c.Request.URL.Opaque = "//" + c.Request.URL.Host + path
 	}
 	var wrote atomic.Bool
 	req := c.Request.WithContext(httptrace.WithClientTrace(c.Request.Context(), &httptrace.ClientTrace{

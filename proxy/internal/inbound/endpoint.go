@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/origproto"
+	"github.com/weftmesh/weft/proxy/internal/strict"
 )
 
 // endpoint sends the request to the application and its answer back, neither of
@@ -77,6 +78,7 @@ func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) 
 		Scheme: "http", Host: x.session.target.String(),
 		Path: target.Path, RawPath: target.RawPath, RawQuery: target.RawQuery, ForceQuery: target.ForceQuery,
 	}
+	path := strict.Path(r)
 	switch {
 	case target.Path == "*" && r.Method == http.MethodOptions:
 		out.URL.Path, out.URL.Opaque = "", "*"
@@ -86,7 +88,9 @@ func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) 
 		if target.Host != "" {
 			host = target.Host
 		}
-		out.URL.Opaque = "//" + host + target.EscapedPath()
+		out.URL.Opaque = "//" + host + path
+	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//"):
+		out.URL.Opaque = path
 	}
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = []string{""} // else the library adds its own

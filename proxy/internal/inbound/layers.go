@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
+	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -98,7 +99,7 @@ func question(r *http.Request) allow.Request {
 	q := allow.Request{
 		Method:    r.Method,
 		Authority: r.Host,
-		Path:      r.URL.EscapedPath(),
+		Path:      strict.Path(r),
 		Header:    r.Header.Values,
 	}
 	var query url.Values

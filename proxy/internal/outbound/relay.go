@@ -16,6 +16,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -29,7 +30,7 @@ func (x *exchange) outgoing() *http.Request {
 		Trailer: r.Trailer, // filled in when the body has been read
 	}
 	// As the client wrote it, where Go's URL would write it otherwise.
-	if path, _, _ := strings.Cut(r.URL.RequestURI(), "?"); r.URL.Host == "" && strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") || path == "*" {
+	if path := strict.Path(r); strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") || path == "*" {
 		out.URL.Opaque = path
 	}
 	if x.body != nil {

@@ -158,6 +158,9 @@ func judge(c Case, codes []int, whole []Request) error {
 				}
 			}
 		}
+		if path, ok := c.Checks["path_if_forwarded"].(string); ok && !strings.Contains(r.Line, path+" ") {
+			return fmt.Errorf("request line became %q", r.Line)
+		}
 		if host, ok := c.Checks["host_if_forwarded"].(string); ok && !slices.Equal(r.Get("host"), []string{host}) {
 			return fmt.Errorf("host became %q", r.Get("host"))
 		}
