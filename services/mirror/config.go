@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weftmesh/weft/bus"
@@ -140,9 +139,9 @@ func openSink(cfg config) (sink, error) {
 		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
 	}
 	rest.Timeout = requestTimeout
-	client, err := kubernetes.NewForConfig(rest)
+	api, err := kube.Connect(rest)
 	if err != nil {
 		return nil, fmt.Errorf("making the Kubernetes client: %w", err)
 	}
-	return &kube.Sink{Client: client, Cluster: cfg.ClusterName}, nil
+	return &kube.Sink{Client: api, Cluster: cfg.ClusterName}, nil
 }

@@ -131,9 +131,14 @@ func refuse(svc *busv1.Service, link Link) string {
 	if len(svc.GetPorts()) == 0 {
 		return "it has no ports"
 	}
+	// The other cluster is not trusted with more than its services: both names
+	// become parts of paths here.
+	if problems := validation.IsDNS1123Label(svc.GetNamespace()); len(problems) > 0 {
+		return fmt.Sprintf("%.80q is not a namespace's name: %s", svc.GetNamespace(), problems[0])
+	}
 	name := svc.GetName() + "-" + link.Cluster
 	if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
-		return fmt.Sprintf("%q would not be a service's name: %s", name, problems[0])
+		return fmt.Sprintf("%.80q would not be a service's name: %s", name, problems[0])
 	}
 	return ""
 }

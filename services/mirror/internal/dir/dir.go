@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -57,7 +58,7 @@ func (s *Sink) Apply(ctx context.Context, want []derive.Mirror) (reconcile.Done,
 		}
 	}
 	for _, e := range entries {
-		if !s.owns(e.Name()) || wanted[e.Name()] {
+		if !s.owns(e) || wanted[e.Name()] {
 			continue
 		}
 		switch err := os.Remove(filepath.Join(s.Path, e.Name())); {
@@ -70,11 +71,19 @@ func (s *Sink) Apply(ctx context.Context, want []derive.Mirror) (reconcile.Done,
 	return done, errors.Join(errs...)
 }
 
+// abandoned is the age at which an unfinished file is nobody's any more: before,
+// another mirror of the same cluster may be writing it.
+const abandoned = time.Minute
+
 // owns says whether a file is a copy of this cluster's, or was to become one
 // when a process died.
-func (s *Sink) owns(name string) bool {
-	unfinished := strings.HasPrefix(name, "."+s.prefix()) && strings.HasSuffix(name, ".tmp")
-	return unfinished || strings.HasPrefix(name, s.prefix()) && strings.HasSuffix(name, ".yaml")
+func (s *Sink) owns(e fs.DirEntry) bool {
+	name := e.Name()
+	if strings.HasPrefix(name, "."+s.prefix()) && strings.HasSuffix(name, ".tmp") {
+		info, err := e.Info()
+		return err == nil && time.Since(info.ModTime()) > abandoned
+	}
+	return strings.HasPrefix(name, s.prefix()) && strings.HasSuffix(name, ".yaml")
 }
 
 func (s *Sink) write(name string, m derive.Mirror, done *reconcile.Done) error {
@@ -93,7 +102,7 @@ func (s *Sink) write(name string, m derive.Mirror, done *reconcile.Done) error {
 	there := err == nil
 	// A reader sees the old file or the new one, never a part of one. It passes
 	// over names that begin with a dot.
-	if err := replace(filepath.Join(s.Path, "."+name+".tmp"), path, content); err != nil {
+	if err := replace(path, content); err != nil {
 		return err
 	}
 	if there {
@@ -104,18 +113,18 @@ func (s *Sink) write(name string, m derive.Mirror, done *reconcile.Done) error {
 	return nil
 }
 
-func replace(temporary, path string, content []byte) error {
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644) //nolint:gosec // other processes read it
+func replace(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()) // other processes read it
 	if err == nil {
-		err = os.Rename(temporary, path)
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(temporary) // the first error is the one to tell
+		_ = os.Remove(f.Name()) // the first error is the one to tell
 	}
 	return err
 }

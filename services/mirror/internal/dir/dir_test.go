@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,8 @@ func TestApply(t *testing.T) {
 	// What is not this cluster's copy stays, whatever happens.
 	others := []string{
 		"app.yaml", "mirror.yaml", "mirror.east-2.pottery.kiln-east-2.yaml", "mirror.west.pottery.kiln-west.yaml",
+		// Another mirror of the same cluster writes this one just now.
+		".mirror.east.pottery.kiln-east.yaml.1.tmp",
 		"mirror.east.pottery.note.txt", "xmirror.east.pottery.kiln.yaml",
 	}
 	// Left by a process that died; also its copy of a service that is no more.
@@ -67,6 +70,10 @@ func TestApply(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(path, f), []byte("# "+f), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(filepath.Join(path, left[1]), long, long); err != nil {
+		t.Fatal(err)
 	}
 	s := &dir.Sink{Path: path, Cluster: "east"}
 	const kiln, wheel = "mirror.east.pottery.kiln-east.yaml", "mirror.east.pottery.wheel-east.yaml"
@@ -180,4 +187,31 @@ func ExampleManifest() {
 	//     protocol: TCP
 	//     targetPort: 80
 	//   type: ClusterIP
+}
+
+// TestTwoMirrorsOfOneCluster write into one directory without harming each other.
+func TestTwoMirrorsOfOneCluster(t *testing.T) {
+	path := t.TempDir()
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() {
+			s := &dir.Sink{Path: path, Cluster: "east"}
+			for i := range 50 {
+				names := []string{"kiln", "wheel"}
+				if _, err := s.Apply(t.Context(), mirrors(t, uint32(80+i), names...)); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range 2 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := list(t, path); len(got) != 2 {
+		t.Errorf("files %v, want the two copies and nothing else", got)
+	}
 }

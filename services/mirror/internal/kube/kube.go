@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
 	"github.com/weftmesh/weft/services/mirror/internal/reconcile"
@@ -25,7 +24,7 @@ import (
 
 // Sink is the local cluster.
 type Sink struct {
-	Client  kubernetes.Interface
+	Client  API
 	Cluster string // the other one
 }
 
@@ -77,11 +76,11 @@ func (r *round) read(ctx context.Context) error {
 	own := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{
 		derive.LabelManagedBy: derive.ManagedBy, derive.LabelCluster: r.Cluster,
 	}).String()}
-	services, err := r.Client.CoreV1().Services(metav1.NamespaceAll).List(ctx, own)
+	services, err := r.Client.Services(metav1.NamespaceAll).List(ctx, own)
 	if err != nil {
 		return fmt.Errorf("listing copied services: %w", err)
 	}
-	slices, err := r.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, own)
+	slices, err := r.Client.Slices(metav1.NamespaceAll).List(ctx, own)
 	if err != nil {
 		return fmt.Errorf("listing copied slices: %w", err)
 	}
@@ -99,7 +98,7 @@ func (r *round) read(ctx context.Context) error {
 }
 
 func (s *Sink) namespaces(ctx context.Context) (map[string]bool, error) {
-	list, err := s.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := s.Client.Namespaces(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
@@ -142,7 +141,7 @@ func (r *round) mirror(ctx context.Context, m derive.Mirror) {
 }
 
 func (r *round) service(ctx context.Context, want *corev1.Service) (*corev1.Service, error) {
-	api := r.Client.CoreV1().Services(want.Namespace)
+	api := r.Client.Services(want.Namespace)
 	have := r.services[want.Namespace+"/"+want.Name]
 	if have == nil {
 		got, err := api.Create(ctx, want, metav1.CreateOptions{})
@@ -165,7 +164,7 @@ func (r *round) service(ctx context.Context, want *corev1.Service) (*corev1.Serv
 }
 
 func (r *round) slice(ctx context.Context, want, have *discoveryv1.EndpointSlice) error {
-	api := r.Client.DiscoveryV1().EndpointSlices(want.Namespace)
+	api := r.Client.Slices(want.Namespace)
 	if have == nil {
 		if _, err := api.Create(ctx, want, metav1.CreateOptions{}); err != nil {
 			return err
@@ -189,11 +188,11 @@ func (r *round) slice(ctx context.Context, want, have *discoveryv1.EndpointSlice
 // sweep deletes what is ours and was not wanted: all that is left of the lists.
 func (r *round) sweep(ctx context.Context) {
 	for key, o := range r.services {
-		err := r.Client.CoreV1().Services(o.Namespace).Delete(ctx, o.Name, exactly(o.UID))
+		err := r.Client.Services(o.Namespace).Delete(ctx, o.Name, exactly(o.UID))
 		r.deleted("deleting the copy", key, err)
 	}
 	for key, o := range r.slices {
-		err := r.Client.DiscoveryV1().EndpointSlices(o.Namespace).Delete(ctx, o.Name, exactly(o.UID))
+		err := r.Client.Slices(o.Namespace).Delete(ctx, o.Name, exactly(o.UID))
 		r.deleted("deleting the slice", key, err)
 	}
 }

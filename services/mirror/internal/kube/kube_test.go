@@ -39,6 +39,19 @@ func mirrors(cluster, gateway string, port uint32, names ...string) []derive.Mir
 	return out
 }
 
+// fakeAPI is client-go's fake cluster, as a Sink sees one.
+type fakeAPI struct{ set *fake.Clientset }
+
+func (f fakeAPI) Services(namespace string) kube.Services { return f.set.CoreV1().Services(namespace) }
+
+func (f fakeAPI) Slices(namespace string) kube.Slices {
+	return f.set.DiscoveryV1().EndpointSlices(namespace)
+}
+
+func (f fakeAPI) Namespaces(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error) {
+	return f.set.CoreV1().Namespaces().List(ctx, o)
+}
+
 func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
@@ -82,8 +95,8 @@ func writes(api *fake.Clientset) int {
 
 func TestApply(t *testing.T) {
 	api := fake.NewClientset(namespace("pottery"), plain("pottery", "kiln-east-of-here"))
-	s := &kube.Sink{Client: api, Cluster: "east"}
-	west := &kube.Sink{Client: api, Cluster: "west"}
+	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
+	west := &kube.Sink{Client: fakeAPI{api}, Cluster: "west"}
 	if _, err := west.Apply(t.Context(), mirrors("west", "192.0.2.9", 80, "pottery/kiln")); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +142,7 @@ func TestApply(t *testing.T) {
 // What the API server gave a copy stays through an update.
 func TestApplyKeepsTheClusterIP(t *testing.T) {
 	api := fake.NewClientset(namespace("pottery"))
-	s := &kube.Sink{Client: api, Cluster: "east"}
+	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	if _, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 80, "pottery/kiln")); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +168,7 @@ func TestApplyLeavesForeignServices(t *testing.T) {
 	foreign := plain("pottery", "kiln-east")
 	foreign.Labels = map[string]string{derive.LabelMirrored: "true", derive.LabelCluster: "east"} // Linkerd's own
 	api := fake.NewClientset(namespace("pottery"), foreign)
-	s := &kube.Sink{Client: api, Cluster: "east"}
+	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	done, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 80, "pottery/kiln", "pottery/wheel"))
 	if err != nil || len(done.Problems) != 1 || done.Created != 2 {
 		t.Errorf("Apply() = %+v, %v", done, err)
@@ -176,7 +189,7 @@ func TestApplyAfterAFailedList(t *testing.T) {
 		api.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("the API server is away")
 		})
-		s := &kube.Sink{Client: api, Cluster: "east"}
+		s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 		if _, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 80, "pottery/kiln")); err == nil || writes(api) > 0 {
 			t.Errorf("Apply() without %s = %v after %d writes", resource, err, writes(api))
 		}
@@ -193,7 +206,7 @@ func TestApplyGoesOnAfterAFailure(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	s := &kube.Sink{Client: api, Cluster: "east"}
+	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	done, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 80, "pottery/kiln", "pottery/wheel"))
 	if err == nil || !strings.Contains(err.Error(), "kiln-east") || done.Created != 2 {
 		t.Errorf("Apply() = %+v, %v", done, err)
@@ -204,7 +217,7 @@ func TestApplyStopsWithItsContext(t *testing.T) {
 	api := fake.NewClientset(namespace("pottery"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := &kube.Sink{Client: api, Cluster: "east"}
+	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	if _, err := s.Apply(ctx, mirrors("east", "192.0.2.1", 80, "pottery/kiln")); err == nil || writes(api) > 0 {
 		t.Errorf("Apply() = %v after %d writes", err, writes(api))
 	}
