@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -93,8 +94,15 @@ func (in *Inbound) transport(v2 bool) *http.Transport {
 	}
 }
 
+// dialApp tries twice if time ran out. Connecting to a neighbour takes no time:
+// either this process was too busy to notice that it was done, as with hundreds
+// of handshakes at once, or the application's queue was full for a moment.
 func (in *Inbound) dialApp(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := in.toApp.DialContext(ctx, network, addr)
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() && ctx.Err() == nil {
+		c, err = in.toApp.DialContext(ctx, network, addr)
+	}
 	if err != nil {
 		return nil, err
 	}

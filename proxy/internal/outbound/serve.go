@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/detect"
@@ -18,6 +19,7 @@ import (
 // redirected, to where its requests say.
 func (o *Outbound) serve(conn *net.TCPConn) {
 	hold := o.deps.Drain.Hold()
+	defer o.survive(conn, hold)
 	peer := addrOf(conn.RemoteAddr())
 	dst, redirected := origdst.Of(conn)
 	labels := tell.Labels{{Name: "direction", Value: "outbound"}, {Name: "peer", Value: "src"}}.And(tell.NoTLS(tell.Loopback))
@@ -30,6 +32,16 @@ func (o *Outbound) serve(conn *net.TCPConn) {
 		return
 	}
 	o.hand(counted, &client{addr: peer, explicit: true, release: hold})
+}
+
+// survive keeps one connection's bug from ending all the others. What follows a
+// hand-over is net/http's to survive.
+func (o *Outbound) survive(conn net.Conn, hold func()) {
+	if cause := recover(); cause != nil {
+		o.log.Error("a connection was given up", "client", conn.RemoteAddr().String(), "panic", cause, "stack", string(debug.Stack()))
+		_ = conn.Close()
+		hold()
+	}
 }
 
 // stream carries a connection to a target, in the target's protocol. It owns the
