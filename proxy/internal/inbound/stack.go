@@ -94,13 +94,17 @@ func (in *Inbound) transport(v2 bool) *http.Transport {
 	}
 }
 
-// dialApp tries twice if time ran out. Connecting to a neighbour takes no time:
+// connectPatience is how long dialApp goes on trying when time runs out.
+const connectPatience = time.Second
+
+// dialApp tries again if time ran out. Connecting to a neighbour takes no time:
 // either this process was too busy to notice that it was done, as with hundreds
 // of handshakes at once, or the application's queue was full for a moment.
 func (in *Inbound) dialApp(ctx context.Context, network, addr string) (net.Conn, error) {
+	began := time.Now()
 	c, err := in.toApp.DialContext(ctx, network, addr)
 	var late net.Error
-	if errors.As(err, &late) && late.Timeout() && ctx.Err() == nil {
+	for errors.As(err, &late) && late.Timeout() && ctx.Err() == nil && time.Since(began) < connectPatience {
 		c, err = in.toApp.DialContext(ctx, network, addr)
 	}
 	if err != nil {
