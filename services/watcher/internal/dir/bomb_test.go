@@ -78,6 +78,30 @@ func TestTimesOfChangeInTheFuture(t *testing.T) {
 	r.has("Namespace a")
 }
 
+// TestFilesFromTheFutureAreReadTwice: once more to make sure, and not for ever.
+func TestFilesFromTheFutureAreReadTwice(t *testing.T) {
+	dir := t.TempDir()
+	a := filepath.Join(dir, "a.yaml")
+	put(t, a, ns("a"))
+	now := time.Now()
+	tomorrow := now.Add(24 * time.Hour)
+	if err := os.Chtimes(a, tomorrow, tomorrow); err != nil {
+		t.Fatal(err)
+	}
+	fs := files{byPath: make(map[string]*file)}
+	read := 0
+	for i := range 5 {
+		was := fs.byPath[a]
+		fs.update(look([]string{dir}), nil, now.Add(time.Duration(5*i)*time.Second))
+		if fs.byPath[a] != was {
+			read++
+		}
+	}
+	if read != 2 {
+		t.Errorf("read %d times, want 2", read)
+	}
+}
+
 // TestAChangeReadsOneFile: the others in its directory are left alone, or a
 // directory of thousands could not be changed often.
 func TestAChangeReadsOneFile(t *testing.T) {

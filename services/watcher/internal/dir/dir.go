@@ -116,11 +116,11 @@ func (s *Source) Elect(ctx context.Context, lead func(context.Context, func() er
 	return nil
 }
 
-// Events that never stop may cost a quarter of a core: after a look the source
-// rests for three times as long as it took, but not for more than 3 s.
+// Events that never stop should cost a quarter of a core: after a look the source
+// rests for three times as long as it took, but not for more than 0.3 s.
 const (
 	rest     = 3
-	longLook = time.Second
+	longLook = 100 * time.Millisecond
 )
 
 // Run reads the directories until ctx ends.

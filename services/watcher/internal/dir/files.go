@@ -134,7 +134,8 @@ func reread(f found, old *file, now time.Time) (next *file, again bool) {
 // would cost a busy directory two seconds' files for each change; the next look
 // without an event makes sure.
 func (f *file) suspect(s stamp, event bool) bool {
-	return f.read.IsZero() || !event && f.read.Sub(s.mod) <= 2*time.Second
+	const tick = 2 * time.Second // the coarsest that file systems have
+	return f.read.IsZero() || !event && f.read.Sub(s.mod) <= tick && f.read.Sub(f.since) <= tick
 }
 
 // unsettled tells whether the file may still be in the middle of being written.
