@@ -3,7 +3,8 @@ MODS    := $(shell go list -m -f '{{.Dir}}')
 BIN     := $(CURDIR)/.bin
 RACEBIN := $(BIN)/race
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -X github.com/weftmesh/weft/services/kit/build.version=$(VERSION)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -X github.com/weftmesh/weft/services/kit/build.version=$(VERSION) -X github.com/weftmesh/weft/services/kit/build.commit=$(COMMIT)
 export PATH := $(BIN)/tools:$(PATH)
 export GOPRIVATE := github.com/weftmesh/weft
 
@@ -24,8 +25,8 @@ test: racebins ## run every test with the race detector, the process tests and t
 race: test    ## the same as test, which always runs with the race detector
 check: binaries ## run the demo for a few seconds and verify mTLS, denial and loss of a replica
 	$(BIN)/weft demo --check
-cases: racebins ## run the case files of CASES=dir against the real processes
-	cd e2e && WEFT_BIN=$(RACEBIN) go test -race -parallel 8 ./cases -args -cases $(or $(CASES),../../shared/cases)
+cases: racebins ## run the case files of CASES=dir against the real processes; ONLY=text narrows
+	cd e2e && WEFT_BIN=$(RACEBIN) go test -race -count 1 -parallel 8 -timeout 30m ./cases -args -cases $(abspath $(or $(CASES),e2e/cases/testdata)) -only '$(ONLY)'
 lint: tools   ## run the linters
 	golangci-lint run $(addsuffix /...,$(MODS))
 	cd proto && buf lint
@@ -49,12 +50,13 @@ ci:           ## everything that must hold before a change lands
 	go work sync && git diff --exit-code
 	$(MAKE) alone
 	$(MAKE) test
-	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../../shared/cases; fi
+	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../shared/cases; fi
 dead: tools   ## code that nothing reaches
 	@out=$$(deadcode -test work) && echo "$$out" && test -z "$$out"
 binaries:     ## build every binary into .bin
 	@mkdir -p $(BIN)
-	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(MAINS)
+	@echo "building (a few minutes the first time, and it fetches modules; seconds afterwards)"
+	@go build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(MAINS)
 racebins:     ## build every binary with the race detector into .bin/race
 	@mkdir -p $(RACEBIN)
 	go build -race -ldflags '$(LDFLAGS)' -o $(RACEBIN)/ $(MAINS)

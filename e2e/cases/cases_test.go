@@ -66,7 +66,25 @@ func TestCases(t *testing.T) {
 			})
 		}
 	})
-	fmt.Print(score)
+	if score.empty() {
+		t.Errorf("no case has %q in its id or area", *only)
+	}
+	report(t, score)
+}
+
+// report prints the counts. They are what a run is for, and `go test` hides the
+// output of a package that passes, so they go to its own standard error, too.
+func report(t *testing.T, s *score) {
+	t.Helper()
+	out, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", os.Getppid()), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		fmt.Print(s)
+		return
+	}
+	defer func() { _ = out.Close() }()
+	if _, err := fmt.Fprint(out, s); err != nil {
+		fmt.Print(s)
+	}
 }
 
 // directory finds the case files. A relative path may be meant from the

@@ -35,6 +35,12 @@ func (s *score) add(area, verdict string) {
 	s.areas[area][verdict]++
 }
 
+func (s *score) empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.areas) == 0
+}
+
 // String is the table that a run prints. "ok-state": the messages were split
 // differently but left the same live set. "differs": on purpose, and a
 // COMPATIBILITY.md says why. "later": outside the present scope.

@@ -174,7 +174,7 @@ func TestProcessRefusesNonsense(t *testing.T) {
            -no-such-flag: no flag has this name
            -name (WEFT_NAME): "bad" is refused
            -obs.log-level (WEFT_OBS_LOG_LEVEL): "loud" is none of debug, info, warn and error
-  next:  correct the above; weft-sample -help lists every setting
+  next:  correct the above; -help lists every setting
 `
 	if got := c.log.String(); got != want {
 		t.Errorf("stderr:\n%s\nwant:\n%s", got, want)
@@ -182,7 +182,7 @@ func TestProcessRefusesNonsense(t *testing.T) {
 }
 
 func TestProcessExplainsItself(t *testing.T) {
-	for arg, want := range map[string]string{"-help": "-obs.admin TEXT", "-version": "weft-sample dev"} {
+	for arg, want := range map[string]string{"-help": "-obs.admin ADDR", "-version": "weft-sample dev"} {
 		c := start(t, nil, arg)
 		if got := c.wait(t); got != run.ExitStopped {
 			t.Errorf("%s: exit code = %d, want 0", arg, got)

@@ -115,7 +115,7 @@ func report(w world, name string, err error) int {
 		say.Print(w.err, who, &say.Problem{
 			What: "the settings are wrong",
 			Why:  wrong.Error(),
-			Next: "correct the above; " + who + " -help lists every setting",
+			Next: "correct the above; -help lists every setting",
 			Err:  err,
 		}, say.Plain)
 		return ExitConfig

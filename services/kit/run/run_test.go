@@ -260,7 +260,7 @@ func TestEndsBeforeItStarts(t *testing.T) {
 			build: func(context.Context, *Service) error {
 				return &conf.Error{Problems: []conf.Problem{{Flag: "listen", Env: "WEFT_LISTEN", Text: "bad"}}}
 			},
-			err: "weft-test: the settings are wrong\n  why:   -listen (WEFT_LISTEN): bad\n  next:  correct the above; weft-test -help lists every setting\n",
+			err: "weft-test: the settings are wrong\n  why:   -listen (WEFT_LISTEN): bad\n  next:  correct the above; -help lists every setting\n",
 		},
 		{
 			name:  "help",

@@ -116,6 +116,7 @@ func (c *Child) keep(ctx context.Context, out io.Closer) {
 			c.changed(err.Error())
 			return
 		}
+		c.changed(fmt.Sprintf("%s is back, as process %d", c.Spec.Name, c.PID()))
 	}
 }
 

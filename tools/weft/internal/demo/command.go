@@ -62,6 +62,11 @@ func (o *Options) complete() error {
 	if _, err := os.Stat(filepath.Join(o.Manifests, "shop")); err != nil {
 		return &say.Problem{Code: 1, Err: err, What: "no demo manifests in " + o.Manifests, Why: err.Error(), Next: "run it in the repository's root, or give --manifests"}
 	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("finding the current directory: %w", err)
+	}
+	o.Cwd = cwd
 	for _, dir := range []*string{&o.Bin, &o.Dir, &o.Manifests} {
 		abs, err := filepath.Abs(*dir)
 		if err != nil {

@@ -15,38 +15,50 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stage copies the manifests of one cluster to where the watcher reads them,
-// all but the pods, which it returns: they are injected and run first.
-func stage(from, to string) ([]*corev1.Pod, error) {
-	if err := os.MkdirAll(to, 0o750); err != nil {
-		return nil, fmt.Errorf("staging manifests: %w", err)
-	}
+// cluster is the manifests of one cluster: its pods, which are injected and run
+// before they are published, and its other documents by file name.
+type cluster struct {
+	pods  []*corev1.Pod
+	files map[string][]byte
+}
+
+func readCluster(from string) (cluster, error) {
+	c := cluster{files: map[string][]byte{}}
 	files, err := filepath.Glob(filepath.Join(from, "*.yaml"))
 	if err != nil {
-		return nil, fmt.Errorf("staging manifests: %w", err)
+		return c, fmt.Errorf("reading manifests: %w", err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("staging manifests: no *.yaml file in %s", from)
+		return c, fmt.Errorf("reading manifests: no *.yaml file in %s", from)
 	}
-	var pods []*corev1.Pod
 	for _, file := range files {
 		body, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("staging manifests: %w", err)
+			return c, fmt.Errorf("reading manifests: %w", err)
 		}
-		found, rest, err := split(body)
+		pods, rest, err := split(body)
 		if err != nil {
-			return nil, fmt.Errorf("staging %s: %w", file, err)
+			return c, fmt.Errorf("reading %s: %w", file, err)
 		}
-		pods = append(pods, found...)
-		if len(rest) == 0 {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(to, filepath.Base(file)), rest, 0o600); err != nil {
-			return nil, fmt.Errorf("staging manifests: %w", err)
+		c.pods = append(c.pods, pods...)
+		if len(rest) > 0 {
+			c.files[filepath.Base(file)] = rest
 		}
 	}
-	return pods, nil
+	return c, nil
+}
+
+// stage writes all but the pods to where the watcher reads them.
+func (c cluster) stage(to string) error {
+	if err := os.MkdirAll(to, 0o750); err != nil {
+		return fmt.Errorf("staging manifests: %w", err)
+	}
+	for name, body := range c.files {
+		if err := os.WriteFile(filepath.Join(to, name), body, 0o600); err != nil {
+			return fmt.Errorf("staging manifests: %w", err)
+		}
+	}
+	return nil
 }
 
 // split separates the pods of a file from its other documents.
@@ -73,8 +85,9 @@ func split(body []byte) (pods []*corev1.Pod, rest []byte, err error) {
 	}
 }
 
-// publish writes a running pod where the watcher finds it, whole or not at all.
-func publish(dir string, pod *corev1.Pod) error {
+// publish writes a running pod where the watcher finds it, whole or not at all,
+// and a copy to keep, so that a person can bring back what was removed.
+func publish(dir, keep string, pod *corev1.Pod) error {
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -82,8 +95,13 @@ func publish(dir string, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("publishing %s: %w", pod.Name, err)
 	}
-	return replace(filepath.Join(dir, "pod-"+pod.Name+".yaml"), body)
+	if err := replace(filepath.Join(keep, podFile(pod)), body); err != nil {
+		return err
+	}
+	return replace(filepath.Join(dir, podFile(pod)), body)
 }
+
+func podFile(pod *corev1.Pod) string { return "pod-" + pod.Name + ".yaml" }
 
 // replace writes a file by renaming, so that no reader sees half of it.
 func replace(path string, body []byte) error {

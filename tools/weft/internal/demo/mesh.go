@@ -29,11 +29,13 @@ type mesh struct {
 	workloads []workload
 	children  []*child.Child // of the workloads
 
+	hinted bool // the hints have been printed
+
 	mu     sync.Mutex
 	events []string
 }
 
-const mostEvents = 8
+const mostEvents = 3
 
 // tell records a line for the person who watches.
 func (m *mesh) tell(line string) {
@@ -54,6 +56,18 @@ func (m *mesh) said() []string {
 // start brings everything up, the load generator last, and returns when a
 // request has gone all the way through.
 func (m *mesh) start(ctx context.Context, step func(string)) error {
+	shop, err := readCluster(filepath.Join(m.from, "shop"))
+	if err != nil {
+		return err
+	}
+	remote, err := readCluster(filepath.Join(m.from, "far"))
+	if err != nil {
+		return err
+	}
+	// Before anything is written: a demo that runs owns the directory, too.
+	if err := m.free(append(shop.pods, remote.pods...)); err != nil {
+		return err
+	}
 	if err := m.claim(); err != nil {
 		return err
 	}
@@ -63,12 +77,7 @@ func (m *mesh) start(ctx context.Context, step func(string)) error {
 		return err
 	}
 	m.certs = certs
-	shop, err := stage(filepath.Join(m.from, "shop"), m.shop())
-	if err != nil {
-		return err
-	}
-	remote, err := stage(filepath.Join(m.from, "far"), m.far())
-	if err != nil {
+	if err := errors.Join(shop.stage(m.shop()), remote.stage(m.far())); err != nil {
 		return err
 	}
 	if err := m.receive(ctx); err != nil {
@@ -99,7 +108,7 @@ func (m *mesh) start(ctx context.Context, step func(string)) error {
 		pods   []*corev1.Pod
 		dir    string
 		policy []string
-	}{{remote, m.far(), []string{m.addr(portFarPolicy)}}, {shop, m.shop(), near}} {
+	}{{remote.pods, m.far(), []string{m.addr(portFarPolicy)}}, {shop.pods, m.shop(), near}} {
 		for _, pod := range group.pods {
 			if err := m.run(ctx, inject, pod, group.dir, group.policy); err != nil {
 				return err
@@ -107,6 +116,36 @@ func (m *mesh) start(ctx context.Context, step func(string)) error {
 		}
 	}
 	return m.load(ctx, step)
+}
+
+// free says whether every address of the demo can be had, and if not, who has it.
+func (m *mesh) free(pods []*corev1.Pod) error {
+	var addrs []string
+	for port := range ports {
+		addrs = append(addrs, m.addr(port))
+	}
+	for _, pod := range pods {
+		own := fmt.Sprint(pod.Spec.Containers[0].Ports[0].ContainerPort)
+		for _, port := range []string{outboundPort, inboundPort, adminPort, own} {
+			addrs = append(addrs, net.JoinHostPort(pod.Status.PodIP, port))
+		}
+	}
+	for _, addr := range addrs {
+		lis, err := listen(addr)
+		if err == nil {
+			_ = lis.Close()
+			continue
+		}
+		why := err.Error()
+		if p, ok := errors.AsType[*say.Problem](err); ok {
+			why = p.What + "; " + p.Why
+		}
+		return &say.Problem{
+			Code: 1, Err: err, What: "the demo can't have all of its addresses", Why: why,
+			Next: "stop that process. Is it another demo? One runs at a time, since workloads have fixed addresses (127.1.0.x); for a port of 127.0.0.1, --port takes others",
+		}
+	}
+	return nil
 }
 
 // claim makes the run's directory anew; one that it did not make is left alone.
@@ -138,7 +177,7 @@ func (m *mesh) receive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pages, err := listen(m.addr(portSpans + 1))
+	pages, err := listen(m.addr(portPages))
 	if err != nil {
 		_ = lis.Close()
 		return err
@@ -169,13 +208,6 @@ func (m *mesh) run(ctx context.Context, inject *injector, pod *corev1.Pod, dir s
 	if err != nil {
 		return err
 	}
-	for _, port := range []string{inboundPort, outboundPort, adminPort} {
-		lis, err := listen(net.JoinHostPort(w.ip(), port))
-		if err != nil {
-			return err
-		}
-		_ = lis.Close()
-	}
 	proxy, err := child.Start(ctx, w.proxy, m.logs(), m.tell)
 	if err != nil {
 		return err
@@ -194,8 +226,9 @@ func (m *mesh) run(ctx context.Context, inject *injector, pod *corev1.Pod, dir s
 	if err := m.wait(ctx, proxy, func() error { return ready(ctx, w.admin(), "") }); err != nil {
 		return err
 	}
+	w.published = filepath.Join(dir, podFile(meshed))
 	m.workloads = append(m.workloads, w)
-	return publish(dir, meshed)
+	return publish(dir, filepath.Join(m.pods(), meshed.Name), meshed)
 }
 
 func (w workload) isLoad() bool { return w.pod.Labels["app"] == "load" }

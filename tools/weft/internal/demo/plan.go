@@ -28,6 +28,8 @@ type layout struct {
 	root string // .demo, made by the run
 	base int    // the first port
 	from string // the manifests, deploy/demo
+	cwd  string // where the person is
+	weft string // how the command was called
 }
 
 func (l layout) shop() string     { return filepath.Join(l.root, "shop") }
@@ -48,7 +50,9 @@ const (
 	portIdentity
 	portInjector
 	portSpans
+	portPages      // where `weft trace` asks
 	portAdmin = 20 // the first of the admin servers, one for each process
+	ports     = 50 // all of them
 )
 
 func (l layout) addr(port int) string {

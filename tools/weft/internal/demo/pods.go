@@ -28,6 +28,8 @@ type workload struct {
 	pod   *corev1.Pod
 	app   child.Spec
 	proxy child.Spec
+	// published is the pod's manifest; without it the pod is not part of the mesh.
+	published string
 }
 
 func (w workload) ip() string    { return w.pod.Status.PodIP }

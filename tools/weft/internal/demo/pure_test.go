@@ -55,13 +55,13 @@ func TestTable(t *testing.T) {
 	rows := []row{
 		between("books-1", sample{at: time.Unix(100, 0)}, now),
 		between("idle-1", sample{at: time.Unix(100, 0)}, sample{at: time.Unix(101, 0)}),
-		{name: "new-1"},
+		{name: "gone-1", state: "removed"},
 	}
 	want := strings.TrimLeft(`
 WORKLOAD     SUCCESS     RPS     P50     P95     P99  CONN/S   MTLS  PEERS
 books-1        90.0%    10.0   1.0ms  10.0ms  10.0ms     0.4  99.0%  web.shop
 idle-1             -     0.0       -       -       -     0.0      -  
-new-1       starting
+gone-1       removed
 `, "\n")
 	if diff := cmp.Diff(want, table(rows)); diff != "" {
 		t.Errorf("table differs (-want +got):\n%s", diff)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ type Options struct {
 	Bin       string // directory of the binaries
 	Dir       string // directory of the run, made and cleared by it
 	Manifests string // deploy/demo
+	Cwd       string // where the person is, for hints
 	Base      int    // the first of 50 ports
 	Every     time.Duration
 	Out       io.Writer
@@ -25,7 +27,13 @@ type Options struct {
 // Run shows the live table until ctx ends.
 func Run(ctx context.Context, o Options) error {
 	m, err := begin(ctx, o)
-	defer m.stop()
+	defer func() {
+		m.stop()
+		_, _ = fmt.Fprintln(o.Out, "stopped")
+	}()
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -35,9 +43,13 @@ func Run(ctx context.Context, o Options) error {
 	for {
 		var rows []row
 		for _, w := range m.workloads {
+			if _, err := os.Stat(w.published); err != nil {
+				rows = append(rows, row{name: w.pod.Name, state: "removed"})
+				continue
+			}
 			now, err := m.sample(ctx, w)
 			if err != nil {
-				rows = append(rows, row{name: w.pod.Name})
+				rows = append(rows, row{name: w.pod.Name, state: "no answer"})
 				continue
 			}
 			if before, ok := old[w.pod.Name]; ok {
@@ -59,7 +71,7 @@ func Run(ctx context.Context, o Options) error {
 
 // begin starts the mesh; the caller stops it, also after an error.
 func begin(ctx context.Context, o Options) (*mesh, error) {
-	m := &mesh{layout: layout{bin: o.Bin, root: o.Dir, base: o.Base, from: o.Manifests}}
+	m := &mesh{layout: layout{bin: o.Bin, root: o.Dir, base: o.Base, from: o.Manifests, cwd: o.Cwd, weft: os.Args[0]}}
 	began := time.Now()
 	step := func(what string) { _, _ = fmt.Fprintf(o.Out, "%6.1fs  %s\n", time.Since(began).Seconds(), what) }
 	if err := m.start(ctx, step); err != nil {
@@ -110,7 +122,7 @@ func (m *mesh) draw(ctx context.Context, o Options, rows []row) {
 	if o.Screen {
 		b.WriteString("\x1b[H\x1b[2J") // home, clear
 	}
-	b.WriteString("weft demo: " + time.Now().Format(time.TimeOnly) + "\n\n")
+	b.WriteString("weft demo, " + time.Now().Format(time.TimeOnly) + "; what each proxy takes in, the last " + o.Every.String() + "; logs in " + m.here(m.logs()) + "\n")
 	b.WriteString(table(rows))
 	if s, err := m.seen(ctx); err == nil {
 		fmt.Fprintf(&b, "\nload: %d ok, %d failed on purpose, %d denied, %d failed", s.OK, s.OnPurpose, s.Denied, s.Failed)
@@ -122,7 +134,12 @@ func (m *mesh) draw(ctx context.Context, o Options, rows []row) {
 	for _, e := range m.said() {
 		b.WriteString("\n  " + e)
 	}
-	b.WriteString("\n\n" + hints(m.layout, m.pid("destination-2")))
+	if o.Screen || !m.hinted {
+		b.WriteString("\n\n" + hints(m.layout, m.pid("destination-2")))
+		m.hinted = true
+	} else {
+		b.WriteString("\n\n")
+	}
 	_, _ = io.WriteString(o.Out, b.String())
 }
 

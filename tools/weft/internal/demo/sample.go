@@ -87,7 +87,7 @@ func each(family *dto.MetricFamily, f func(labels map[string]string, m *dto.Metr
 // row is one line of the live table: a workload over the last interval.
 type row struct {
 	name          string
-	ready         bool
+	state         string  // "removed" or "no answer"; empty for a workload with figures
 	rps, success  float64 // success is a share, NaN without traffic
 	p50, p95, p99 float64 // ms, NaN without traffic
 	conns         float64 // a second
@@ -100,7 +100,7 @@ func between(name string, old, now sample) row {
 	seconds := max(now.at.Sub(old.at).Seconds(), 0.001)
 	ok, failed := now.ok-old.ok, now.failed-old.failed
 	r := row{
-		name: name, ready: true, rps: (ok + failed) / seconds, success: ok / (ok + failed),
+		name: name, rps: (ok + failed) / seconds, success: ok / (ok + failed),
 		conns: (now.conns - old.conns) / seconds, secure: now.secure / (now.secure + now.open),
 		peers: slices.Sorted(maps.Keys(now.peers)),
 	}

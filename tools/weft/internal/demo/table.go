@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 )
 
@@ -11,8 +12,8 @@ func table(rows []row) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-11s %8s %7s %7s %7s %7s %7s %6s  %s\n", "WORKLOAD", "SUCCESS", "RPS", "P50", "P95", "P99", "CONN/S", "MTLS", "PEERS")
 	for _, r := range rows {
-		if !r.ready {
-			fmt.Fprintf(&b, "%-11s %8s\n", r.name, "starting")
+		if r.state != "" {
+			fmt.Fprintf(&b, "%-11s %8s\n", r.name, r.state)
 			continue
 		}
 		peers := make([]string, 0, len(r.peers))
@@ -39,16 +40,27 @@ func millis(ms float64) string {
 	return fmt.Sprintf("%.1fms", ms)
 }
 
-// hints tell a person what to try while the demo runs.
+// hints tell a person what to try while the demo runs. They can be pasted where
+// the demo was started, and fit 80 columns.
 func hints(l layout, replica int) string {
-	return strings.Join([]string{
-		"try, in another terminal:",
-		fmt.Sprintf("  kill -9 %-6d                                         a destination replica dies; nothing fails, it is back in %s", replica, restartAfter),
-		fmt.Sprintf("  cp deploy/demo/try/deny-load.yaml %s/     web denies its client; rm it again and it may", l.shop()),
-		fmt.Sprintf("  rm %s/pod-books-2.yaml                    the failing backend leaves; see how long the change took", l.shop()),
-		fmt.Sprintf("  weft status -bus.servers nats://%s       who is alive, how far each has read", l.addr(portBus)),
-		fmt.Sprintf("  weft trace --from http://%s              the way of the last change, step by step", l.addr(portSpans+1)),
-		"stop with Ctrl-C; logs are in " + l.logs(),
-		"",
-	}, "\n")
+	shop := l.here(l.shop())
+	return fmt.Sprintf(`try, in another terminal, in this directory (Ctrl-C here stops all):
+  kill -9 %d             # a destination replica dies; nothing fails
+  cp %s %s   # web denies load
+  rm %s/deny-load.yaml   # and allows it again
+  rm %s/pod-books-2.yaml # the failing backend leaves
+  cp %s/books-2/pod-books-2.yaml %s   # and returns
+  %s status -bus.servers nats://%s
+  %s trace --from http://%s
+`, replica, l.here(filepath.Join(l.from, "try", "deny-load.yaml")), shop, shop, shop, l.here(l.pods()), shop,
+		l.weft, l.addr(portBus), l.weft, l.addr(portPages))
+}
+
+// here is a path as seen from the current directory, if that is shorter.
+func (l layout) here(path string) string {
+	rel, err := filepath.Rel(l.cwd, path)
+	if err != nil || len(rel) > len(path) {
+		return path
+	}
+	return rel
 }

@@ -25,6 +25,7 @@ import (
 type Span struct {
 	Trace, ID, Parent string
 	Service, Name     string
+	Object            string // what changed, where the span says so
 	Start, End        time.Time
 }
 
@@ -74,15 +75,23 @@ func (r *Receiver) Export(_ context.Context, req *collector.ExportTraceServiceRe
 }
 
 func read(service string, s *tracev1.Span) Span {
+	object := ""
+	for _, kv := range s.GetAttributes() {
+		if kv.GetKey() == "weft.object" {
+			object = kv.GetValue().GetStringValue()
+		}
+	}
 	return Span{
-		Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
+		Object: object,
+		Trace:  hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
 		Service: service, Name: s.GetName(),
 		Start: time.Unix(0, int64(s.GetStartTimeUnixNano())), End: time.Unix(0, int64(s.GetEndTimeUnixNano())),
 	}
 }
 
 // Latest returns the spans of the newest trace that passed through every one
-// of the services, or nil. A trace counts from its first span's start.
+// of the services and reached a stream, or nil. A trace counts from its first
+// span's start.
 func (r *Receiver) Latest(services ...string) []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,6 +113,9 @@ func (r *Receiver) Latest(services ...string) []Span {
 }
 
 func through(spans []Span, services []string) bool {
+	if !slices.ContainsFunc(spans, func(s Span) bool { return s.Name == "stream write" }) {
+		return false
+	}
 	for _, service := range services {
 		if !slices.ContainsFunc(spans, func(s Span) bool { return s.Service == service }) {
 			return false
@@ -147,6 +159,9 @@ func draw(b *strings.Builder, children map[string][]Span, parent string, depth i
 	}
 	for _, s := range children[parent] {
 		label := strings.Repeat("  ", depth) + s.Service + ": " + s.Name
+		if s.Object != "" {
+			label += " " + s.Object
+		}
 		fmt.Fprintf(b, "%-56s +%-10s %s\n", label, round(s.Start.Sub(from)), round(s.End.Sub(s.Start)))
 		draw(b, children, s.ID, depth+1, from)
 	}

@@ -9,9 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/child"
 	"github.com/weftmesh/weft/tools/weft/internal/spans"
 )
@@ -34,7 +37,7 @@ func Command() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
-				return fetch(cmd.Context(), cmd.OutOrStdout(), from)
+				return newest(cmd.Context(), cmd.OutOrStdout(), from)
 			}
 			return oneChange(cmd.Context(), cmd.OutOrStdout(), bin)
 		},
@@ -42,6 +45,23 @@ func Command() *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "address of a running demo's traces, as the demo prints it")
 	cmd.Flags().StringVar(&bin, "bin", "", "directory of the binaries; empty means where this one is")
 	return cmd
+}
+
+// newest asks a demo, and explains what a person can do about a refusal.
+func newest(ctx context.Context, out io.Writer, from string) error {
+	if !strings.Contains(from, "://") {
+		from = "http://" + from
+	}
+	if u, err := url.Parse(from); err != nil || u.Host == "" {
+		return &say.Problem{Code: 64, Err: err, What: "no trace from " + from, Why: "it is no address", Next: "give --from as the demo prints it"}
+	}
+	if err := fetch(ctx, out, from); err != nil {
+		return &say.Problem{
+			Code: 1, Err: err, What: "no trace from " + from, Why: err.Error(),
+			Next: "is `weft demo` running, and is this the address it prints? A trace needs a change that a proxy heard of",
+		}
+	}
+	return nil
 }
 
 func fetch(ctx context.Context, out io.Writer, from string) error {
