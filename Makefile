@@ -41,6 +41,10 @@ tidy:         ## agree on dependency versions, then tidy each go.mod
 alone:        ## each module builds without the workspace and is tidy
 	@set -e; for m in $(MODS); do echo "$$m"; (cd $$m && GOWORK=off go mod tidy -diff && GOWORK=off go vet ./...); done
 tools: $(BIN)/tools/.stamp ## install the pinned linters and generators
+host:         ## install what the network tests need (nftables, iproute2), as root on Debian
+	@if command -v nft >/dev/null && command -v ip >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq nftables iproute2 >/dev/null; \
+	else echo "nft or ip is missing and can't be installed here: the redirection test will be skipped"; fi
 ci:           ## everything that must hold before a change lands
 	$(MAKE) tools
 	$(MAKE) gen && git diff --exit-code
@@ -49,6 +53,7 @@ ci:           ## everything that must hold before a change lands
 	$(MAKE) dead
 	go work sync && git diff --exit-code
 	$(MAKE) alone
+	$(MAKE) host
 	$(MAKE) test
 	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../shared/cases; fi
 dead: tools   ## code that nothing reaches
@@ -63,4 +68,4 @@ racebins:     ## build every binary with the race detector into .bin/race
 $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
-.PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead binaries racebins
+.PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins
