@@ -8,9 +8,6 @@ import (
 	"strings"
 	"time"
 
-	authzv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weftmesh/weft/services/identity/internal/token"
@@ -38,29 +35,25 @@ func reviewer(ctx context.Context, cfg config) (tokenReviewer, error) {
 	// Linkerd's rates: each proxy's start costs one review.
 	rest.QPS, rest.Burst = 100, 200
 	rest.Timeout = 10 * time.Second
-	client, err := kubernetes.NewForConfig(rest)
+	api, err := token.Connect(rest)
 	if err != nil {
-		return nil, fmt.Errorf("making the Kubernetes client: %w", err)
-	}
-	if err := mayReview(ctx, client); err != nil {
 		return nil, err
 	}
-	return &token.Kube{Reviews: client.AuthenticationV1().TokenReviews()}, nil
+	if err := mayReview(ctx, api); err != nil {
+		return nil, err
+	}
+	return &token.Kube{Reviews: api}, nil
 }
 
 // mayReview asks whether this account may check tokens. Only a clear no is an
 // error: an API server that is away now may be back for the first proxy.
-func mayReview(ctx context.Context, client kubernetes.Interface) error {
-	got, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authzv1.SelfSubjectAccessReview{
-		Spec: authzv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authzv1.ResourceAttributes{
-			Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews",
-		}},
-	}, metav1.CreateOptions{})
+func mayReview(ctx context.Context, api *token.API) error {
+	allowed, err := api.MayReview(ctx)
 	if err != nil {
 		slog.Warn("permission to review tokens could not be checked", obs.Error(err))
 		return nil
 	}
-	if !got.Status.Allowed {
+	if !allowed {
 		return errors.New("this account may not create tokenreviews.authentication.k8s.io; bind it to system:auth-delegator")
 	}
 	return nil

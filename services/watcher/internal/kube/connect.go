@@ -2,15 +2,20 @@ package kube
 
 import (
 	"fmt"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+// discoveryTimeout is client-go's for such a request.
+const discoveryTimeout = 32 * time.Second
 
 // Connect makes the clients. kubeconfig names a file; when empty, KUBECONFIG,
 // the user's own file, or the pod's service account is used, in this order.
@@ -22,7 +27,11 @@ func Connect(kubeconfig, userAgent string) (Clients, error) {
 	if err != nil {
 		return Clients{}, fmt.Errorf("finding the Kubernetes API: %w", err)
 	}
-	return clients(cfg, userAgent)
+	c, err := clients(cfg, userAgent)
+	if err != nil {
+		return Clients{}, fmt.Errorf("making a Kubernetes client: %w", err)
+	}
+	return c, nil
 }
 
 func clients(cfg *rest.Config, userAgent string) (Clients, error) {
@@ -35,26 +44,43 @@ func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 	typed := rest.CopyConfig(cfg)
 	typed.ContentType = runtime.ContentTypeProtobuf
 	typed.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	lease := rest.CopyConfig(typed)
-	// Longer than that and the lease is lost anyway.
-	lease.Timeout = Election{}.withDefaults().Renew / 2
+	find := rest.CopyConfig(cfg)
+	find.Timeout = discoveryTimeout
 
-	var c Clients
-	var err error
-	if c.Typed, err = kubernetes.NewForConfig(typed); err != nil {
-		return Clients{}, fmt.Errorf("making a Kubernetes client: %w", err)
+	d, err := newDialect()
+	if err != nil {
+		return Clients{}, err
 	}
-	if c.Lease, err = kubernetes.NewForConfig(lease); err != nil {
-		return Clients{}, fmt.Errorf("making a Kubernetes client: %w", err)
+	core, err := d.group(typed, corev1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
+	slices, err := d.group(typed, discoveryv1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
+	// A client of its own has its own rate: a busy watch can't delay the lease.
+	lease, err := d.group(typed, coordinationv1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
+	resources, err := d.group(find, corev1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
+	c := Clients{
+		Namespaces: objects[*corev1.NamespaceList]{core, d.params, "namespaces", func() *corev1.NamespaceList { return new(corev1.NamespaceList) }},
+		Services:   objects[*corev1.ServiceList]{core, d.params, "services", func() *corev1.ServiceList { return new(corev1.ServiceList) }},
+		Pods:       objects[*corev1.PodList]{core, d.params, "pods", func() *corev1.PodList { return new(corev1.PodList) }},
+		Slices:     objects[*discoveryv1.EndpointSliceList]{slices, d.params, "endpointslices", func() *discoveryv1.EndpointSliceList { return new(discoveryv1.EndpointSliceList) }},
+		Leases:     func(namespace string) leases { return leaseAPI{lease, d.params, namespace} },
+		Discovery:  discovery{resources},
 	}
 	if c.Metadata, err = metadata.NewForConfig(cfg); err != nil {
-		return Clients{}, fmt.Errorf("making a Kubernetes client: %w", err)
+		return Clients{}, err
 	}
 	if c.Dynamic, err = dynamic.NewForConfig(cfg); err != nil {
-		return Clients{}, fmt.Errorf("making a Kubernetes client: %w", err)
-	}
-	if c.Discovery, err = discovery.NewDiscoveryClientForConfig(cfg); err != nil {
-		return Clients{}, fmt.Errorf("making a Kubernetes client: %w", err)
+		return Clients{}, err
 	}
 	return c, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/discovery"
 
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
@@ -96,8 +95,7 @@ func (s *Source) installed(ctx context.Context) (map[shape.Kind]string, error) {
 // resources are the plurals of a group and version; none when the API server
 // doesn't have it.
 func (s *Source) resources(ctx context.Context, groupVersion string) ([]string, error) {
-	list, err := discovery.ToServerResourcesInterfaceWithContext(s.clients.Discovery).
-		ServerResourcesForGroupVersionWithContext(ctx, groupVersion)
+	list, err := s.clients.Discovery.Resources(ctx, groupVersion)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

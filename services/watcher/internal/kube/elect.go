@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // LeaseName is the Lease that the leader holds.
@@ -27,6 +30,10 @@ type Election struct {
 	Lease, Renew, Retry time.Duration
 }
 
+// jitter spreads the candidates' attempts: a wait is up to this many times
+// longer than Retry. client-go has the same.
+const jitter = 1.2
+
 func (e Election) withDefaults() Election {
 	if e.Lease <= 0 {
 		e.Lease = 15 * time.Second
@@ -40,10 +47,27 @@ func (e Election) withDefaults() Election {
 	return e
 }
 
+// check is client-go's rule for the times.
+func (e Election) check() error {
+	switch {
+	case e.Identity == "":
+		return errors.New("this process has no name")
+	case e.Lease <= e.Renew:
+		return fmt.Errorf("a lease of %v would end before its holder gives up after %v", e.Lease, e.Renew)
+	case e.Renew <= time.Duration(jitter*float64(e.Retry)):
+		return fmt.Errorf("trying every %v is too seldom to renew within %v", e.Retry, e.Renew)
+	}
+	return nil
+}
+
 var errNoLease = errors.New("the lease is not held any more")
 
 // Elect waits for the lease and calls lead while it is held. A lost lease ends
 // lead's context and is waited for again; the process goes on as a standby.
+//
+// The election is for liveness: that somebody writes, and as a rule one. Safety
+// doesn't rest on it, since a lease can't stop a leader that was paused between
+// check and write. The log's epoch does: readers drop what an older one writes.
 func (s *Source) Elect(ctx context.Context, lead func(context.Context, func() error)) error {
 	e := s.cfg.Election.withDefaults()
 	if e.Alone {
@@ -51,100 +75,241 @@ func (s *Source) Elect(ctx context.Context, lead func(context.Context, func() er
 		<-ctx.Done()
 		return nil
 	}
+	if err := e.check(); err != nil {
+		return fmt.Errorf("taking part in the election: %w", err)
+	}
+	x := &elector{Election: e, leases: s.clients.Leases(e.Namespace), wall: time.Now, log: s.cfg.Log}
+	x.run(ctx, lead)
+	return nil
+}
+
+// leases are the calls on Leases of one namespace that an election needs.
+type leases interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error)
+	Create(ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error)
+	Update(ctx context.Context, l *coordinationv1.Lease, o metav1.UpdateOptions) (*coordinationv1.Lease, error)
+}
+
+// elector is one process's part in the election. Only run's goroutine uses it.
+type elector struct {
+	Election
+	leases leases
+	wall   func() time.Time // what the record says; nothing is decided by it
+	log    *slog.Logger
+
+	known   sight
+	sent    time.Time // when the last write that went through was sent
+	leading bool
+	failed  bool // the last attempt did, and it was logged
+}
+
+func (x *elector) run(ctx context.Context, lead func(context.Context, func() error)) {
 	for ctx.Err() == nil {
-		if err := s.term(ctx, e, lead); err != nil {
-			return err
+		if !x.attempt(ctx, time.Now().Add(x.Renew)) {
+			pause(ctx, x.Retry+time.Duration(rand.Float64()*jitter*float64(x.Retry)))
+			continue
 		}
+		x.term(ctx, lead)
 		if ctx.Err() == nil {
-			s.cfg.Log.Warn("leadership lost; standing by", "lease", e.Namespace+"/"+LeaseName)
+			x.log.Warn("leadership lost; standing by", "lease", x.Namespace+"/"+LeaseName)
 		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// term leads until the lease is lost or ctx ends. The lease is renewed until
+// lead has returned, and released only then, so that the next leader never
+// writes beside this one.
+func (x *elector) term(ctx context.Context, lead func(context.Context, func() error)) {
+	x.log.Info("leadership won", "lease", x.Namespace+"/"+LeaseName, "identity", x.Identity)
+	x.leading = true
+	defer func() { x.leading = false }()
+	h := newHold(x.sent, x.Renew)
+	leading, stop := context.WithCancel(ctx)
+	defer stop()
+	renewing, ended := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer ended() // cuts short an attempt under way
+		lead(leading, h.check)
+		<-leading.Done()
+	}()
+	for h.check() == nil && renewing.Err() == nil {
+		pause(renewing, min(x.Retry, time.Until(h.until())))
+		if renewing.Err() != nil || h.check() != nil {
+			break
+		}
+		if x.attempt(renewing, h.until()) {
+			h.renew(x.sent)
+		} else if x.ousted() {
+			h.lose()
+		}
+	}
+	stop()
+	<-renewing.Done()
+	if h.check() == nil {
+		x.release(context.WithoutCancel(ctx))
+	}
+	h.lose()
+}
+
+// ousted: the lease is there and isn't this process's.
+func (x *elector) ousted() bool {
+	return x.known.lease != nil && x.known.holder() != x.Identity
+}
+
+// attempt tries once to take or renew the lease. Losing a race is no failure;
+// whatever the API server answers, there will be another attempt.
+func (x *elector) attempt(ctx context.Context, deadline time.Time) bool {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	held, err := x.try(ctx)
+	switch {
+	case err == nil:
+		x.failed = false
+	case errors.Is(ctx.Err(), context.Canceled): // stopping
+	case !x.failed:
+		x.failed = true
+		x.log.Warn("the lease could not be read or written; trying again", "lease", x.Namespace+"/"+LeaseName, "error", err)
+	}
+	return held
+}
+
+func (x *elector) try(ctx context.Context) (bool, error) {
+	if x.known.holder() == x.Identity {
+		// As a rule nobody else has written since, and one request is enough.
+		err := x.write(ctx, x.claim())
+		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return err == nil, err
+		}
+	}
+	if err := x.look(ctx); err != nil {
+		return false, err
+	}
+	// A leader whose lease was another's for a moment has lost it, even if it is
+	// free now. One whose lease was deleted makes a new one.
+	if x.leading && x.ousted() || !x.known.free(x.Identity, x.Lease, time.Now()) {
+		return false, nil
+	}
+	err := x.write(ctx, x.claim())
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return false, x.look(ctx) // the race is lost; who won counts from now
+	}
+	return err == nil, err
+}
+
+func (x *elector) claim() *coordinationv1.Lease {
+	return x.known.claim(LeaseName, x.Namespace, x.Identity, x.Lease, x.wall())
+}
+
+// look reads the lease; one that isn't there is known as none.
+func (x *elector) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, x.Renew/2)
+	defer cancel()
+	got, err := x.leases.Get(ctx, LeaseName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		x.known = sight{}
+	case err != nil:
+		return fmt.Errorf("reading the lease: %w", err)
+	default:
+		x.known = x.known.see(got, time.Now())
 	}
 	return nil
 }
 
-// term takes part in the election until leadership was won and lost, or ctx
-// ends. The lease is released only after lead has returned, so that the next
-// leader never writes beside this one.
-func (s *Source) term(ctx context.Context, e Election, lead func(context.Context, func() error)) error {
-	electing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveUp()
-	leading, stop := context.WithCancel(ctx)
-	defer stop()
-
-	begin := make(chan struct{})
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: e.Namespace, Name: LeaseName},
-			Client:     s.clients.Lease.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.Identity},
-		},
-		Name:            LeaseName,
-		LeaseDuration:   e.Lease,
-		RenewDeadline:   e.Renew,
-		RetryPeriod:     e.Retry,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				select {
-				case begin <- struct{}{}:
-				case <-ctx.Done():
-				}
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("taking part in the election: %w", err)
+// write sends a lease: a new one if none is known.
+func (x *elector) write(ctx context.Context, l *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, x.Renew/2)
+	defer cancel()
+	sent := time.Now()
+	var got *coordinationv1.Lease
+	var err error
+	if x.known.lease == nil {
+		got, err = x.leases.Create(ctx, l, metav1.CreateOptions{})
+	} else {
+		got, err = x.leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
-	// Asked before every write: client-go itself notices a lost lease only some
-	// time later, and a process that was stopped for a while not at all.
-	check := func() error {
-		if !elector.IsLeader() {
+	if err != nil {
+		return fmt.Errorf("writing the lease: %w", err)
+	}
+	x.known, x.sent = x.known.see(got, time.Now()), sent
+	return nil
+}
+
+// release gives the lease up, so that the next leader needn't wait for its end.
+// An attempt that was cut short may have been done all the same, so a refusal
+// is followed by one more look.
+func (x *elector) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, x.Renew)
+	defer cancel()
+	for range 2 {
+		if x.known.lease == nil || x.known.holder() != x.Identity {
+			return
+		}
+		err := x.write(ctx, x.known.release(x.wall()))
+		if apierrors.IsConflict(err) {
+			err = x.look(ctx)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			x.log.Warn("the lease could not be released; it ends by itself", "lease", x.Namespace+"/"+LeaseName, "error", err)
+		}
+		return
+	}
+}
+
+// hold is one term's claim to the lease: good for a while after the last
+// renewal, and never again once it was found to have ended. check may be asked
+// by anybody, and needs no timer: a process that was stopped in between finds
+// out by the first question it asks.
+type hold struct {
+	renewed atomic.Pointer[time.Time] // when the last good renewal was sent; nil: lost
+	good    time.Duration
+}
+
+func newHold(began time.Time, good time.Duration) *hold {
+	h := &hold{good: good}
+	h.renewed.Store(&began)
+	return h
+}
+
+func (h *hold) check() error {
+	for {
+		at := h.renewed.Load()
+		if at == nil {
 			return errNoLease
 		}
-		if err := elector.Check(e.Renew - e.Lease); err != nil {
-			return fmt.Errorf("%w: not renewed for %v", errNoLease, e.Renew)
+		if time.Since(*at) < h.good {
+			return nil
 		}
-		return nil
+		if h.renewed.CompareAndSwap(at, nil) {
+			return fmt.Errorf("%w: not renewed for %v", errNoLease, h.good)
+		}
 	}
+}
 
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		elector.Run(electing)
-	}()
-	led := make(chan struct{})
-	close(led) // nobody leads yet
-	tick := time.NewTicker(max(e.Retry/4, 10*time.Millisecond))
-	defer tick.Stop()
-	won := false
-	for {
-		select {
-		case <-begin:
-			won = true
-			led = make(chan struct{})
-			s.cfg.Log.Info("leadership won", "lease", e.Namespace+"/"+LeaseName, "identity", e.Identity)
-			go func() {
-				defer close(led)
-				lead(leading, check)
-			}()
-		case <-tick.C:
-			if won && check() != nil {
-				// Whatever client-go makes of it, this term is over.
-				stop()
-				<-led
-				giveUp()
-			}
-		case <-ended:
-			stop()
-			<-led
-			return nil
-		case <-ctx.Done():
-			stop()
-			<-led
-			giveUp()
-			<-ended
-			return nil
-		}
+func (h *hold) renew(began time.Time) {
+	if at := h.renewed.Load(); at != nil {
+		h.renewed.CompareAndSwap(at, &began)
 	}
+}
+
+func (h *hold) lose() { h.renewed.Store(nil) }
+
+// until is when the claim ends unless it is renewed.
+func (h *hold) until() time.Time {
+	if at := h.renewed.Load(); at != nil {
+		return at.Add(h.good)
+	}
+	return time.Time{}
 }

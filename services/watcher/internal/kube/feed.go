@@ -110,25 +110,24 @@ func (h *handler) name(obj any) {
 // where no others are, dynamic for custom kinds, which must be decoded one by
 // one. client is asked whether it can stream lists.
 func (s *Source) lister(info shape.KindInfo, version string) (lw *cache.ListWatch, client any, example runtime.Object) {
-	core := s.clients.Typed.CoreV1()
+	c := s.clients
 	switch info.Kind {
 	case shape.Namespace:
-		return listWatch(core.Namespaces().List, core.Namespaces().Watch), s.clients.Typed, new(corev1.Namespace)
+		return listWatch(c.Namespaces.List, c.Namespaces.Watch), c.Namespaces, new(corev1.Namespace)
 	case shape.Service:
-		return listWatch(core.Services("").List, core.Services("").Watch), s.clients.Typed, new(corev1.Service)
+		return listWatch(c.Services.List, c.Services.Watch), c.Services, new(corev1.Service)
 	case shape.Pod:
-		return listWatch(core.Pods("").List, core.Pods("").Watch), s.clients.Typed, new(corev1.Pod)
+		return listWatch(c.Pods.List, c.Pods.Watch), c.Pods, new(corev1.Pod)
 	case shape.EndpointSlice:
-		es := s.clients.Typed.DiscoveryV1().EndpointSlices("")
-		return listWatch(es.List, es.Watch), s.clients.Typed, new(discoveryv1.EndpointSlice)
+		return listWatch(c.Slices.List, c.Slices.Watch), c.Slices, new(discoveryv1.EndpointSlice)
 	}
 	gvr := schema.GroupVersionResource{Group: info.Group, Version: version, Resource: info.Resource}
 	if info.Custom {
-		r := s.clients.Dynamic.Resource(gvr)
-		return listWatch(r.List, r.Watch), s.clients.Dynamic, new(unstructured.Unstructured)
+		r := c.Dynamic.Resource(gvr)
+		return listWatch(r.List, r.Watch), c.Dynamic, new(unstructured.Unstructured)
 	}
-	r := s.clients.Metadata.Resource(gvr)
-	return listWatch(r.List, r.Watch), s.clients.Metadata, new(metav1.PartialObjectMetadata)
+	r := c.Metadata.Resource(gvr)
+	return listWatch(r.List, r.Watch), c.Metadata, new(metav1.PartialObjectMetadata)
 }
 
 func listWatch[L runtime.Object](

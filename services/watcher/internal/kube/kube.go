@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
@@ -27,13 +29,26 @@ import (
 
 // Clients are the ways of talking to one API server.
 type Clients struct {
-	Typed     kubernetes.Interface
-	Metadata  metadata.Interface
-	Dynamic   dynamic.Interface
-	Discovery discovery.DiscoveryInterface
-	// Lease is for the election alone, so that a busy watch can't delay it;
-	// nil means Typed.
-	Lease kubernetes.Interface
+	Namespaces reads[*corev1.NamespaceList]
+	Services   reads[*corev1.ServiceList]
+	Pods       reads[*corev1.PodList]
+	Slices     reads[*discoveryv1.EndpointSliceList]
+	Metadata   metadata.Interface
+	Dynamic    dynamic.Interface
+	Discovery  resources
+	// Leases are those of a namespace, for the election.
+	Leases func(namespace string) leases
+}
+
+// reads lists and watches one kind of object.
+type reads[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// resources tells what a group and version has.
+type resources interface {
+	Resources(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
 // Config sets up a Source. The zero value is right but for the election.
@@ -72,9 +87,6 @@ func New(clients Clients, cfg Config) *Source {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
-	}
-	if clients.Lease == nil {
-		clients.Lease = clients.Typed
 	}
 	s := &Source{
 		clients: clients,

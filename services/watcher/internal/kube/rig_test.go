@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metafake "k8s.io/client-go/metadata/fake"
@@ -52,19 +53,33 @@ func newCluster() *cluster {
 }
 
 func (c *cluster) clients() Clients {
-	return Clients{Typed: c.typed, Metadata: c.meta, Dynamic: c.dynamic, Discovery: c.crds}
+	core := c.typed.CoreV1()
+	return Clients{
+		Namespaces: lists[*corev1.NamespaceList]{core.Namespaces()},
+		Services:   lists[*corev1.ServiceList]{core.Services("")},
+		Pods:       lists[*corev1.PodList]{core.Pods("")},
+		Slices:     lists[*discoveryv1.EndpointSliceList]{c.typed.DiscoveryV1().EndpointSlices("")},
+		Metadata:   c.meta,
+		Dynamic:    c.dynamic,
+		Discovery:  c.crds,
+		Leases:     func(namespace string) leases { return c.typed.CoordinationV1().Leases(namespace) },
+	}
 }
+
+// lists is a fake client, and says that it can't stream a first list.
+type lists[L runtime.Object] struct{ reads[L] }
+
+func (lists[L]) IsWatchListSemanticsUnSupported() bool { return true }
 
 // crds is discovery, of which one question is asked.
 type crds struct {
-	discovery.DiscoveryInterface
 	mu     sync.Mutex
 	served map[string][]string
 	err    error
 	asked  int
 }
 
-func (c *crds) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+func (c *crds) Resources(_ context.Context, gv string) (*metav1.APIResourceList, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
