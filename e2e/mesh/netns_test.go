@@ -77,7 +77,7 @@ func up(t *testing.T, device, ip, ip6 string) {
 
 func run(t *testing.T, stdin, name string, args ...string) {
 	t.Helper()
-	cmd := exec.Command(name, args...) //nolint:noctx // quick
+	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)

@@ -118,7 +118,7 @@ func TestRedirection(t *testing.T) {
 			proc.Eventually(t, "plaintext is refused", func() error {
 				_, err := get(t.Context(), c, target)
 				if err == nil || !strings.Contains(err.Error(), "403") {
-					return fmt.Errorf("got error %v, want 403", err)
+					return fmt.Errorf("got %q, want 403", fmt.Sprint(err))
 				}
 				return nil
 			})
@@ -165,7 +165,7 @@ func again(t *testing.T) {
 	for name := range map[string]bool{"weft": true, "watcher": true, "destination": true, "policy": true, "identity": true, "weft-proxy": true} {
 		proc.Binary(t, name) // built out here, where there may be a network
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRedirection$", "-test.v", "-test.timeout=5m") //nolint:gosec // this very test
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRedirection$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), insideNamespace+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()

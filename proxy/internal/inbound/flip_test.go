@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -113,7 +114,7 @@ func TestNonsensePolicies(t *testing.T) {
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		answer, err := io.ReadAll(c)
-		if late, ok := err.(net.Error); ok && late.Timeout() && len(answer) == 0 {
+		if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && len(answer) == 0 {
 			t.Errorf("%d: no answer", i)
 		}
 		_ = c.Close()

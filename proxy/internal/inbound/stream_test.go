@@ -34,7 +34,7 @@ func tcpApp(t *testing.T, serve func(*net.TCPConn)) netip.AddrPort {
 			if err != nil {
 				return
 			}
-			go func() { defer c.Close(); serve(c) }()
+			go func() { defer func() { _ = c.Close() }(); serve(c) }()
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort()

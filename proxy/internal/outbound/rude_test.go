@@ -3,6 +3,7 @@ package outbound
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -117,7 +118,7 @@ func TestRudeBackends(t *testing.T) {
 				}
 				var body bytes.Buffer
 				_, err = io.Copy(&body, res.Body)
-				if late, ok := err.(net.Error); ok && late.Timeout() {
+				if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
 					t.Fatalf("status %d, and the body hangs", res.StatusCode)
 				}
 				switch {

@@ -64,7 +64,7 @@ func (s *Scanner) Scan(b []byte) (int, error) {
 			return len(b), nil
 		case body, chunk:
 			take := min(s.left, uint64(len(b)-n))
-			n += int(take) //nolint:gosec // no more than len(b)
+			n += int(take) // no more than len(b)
 			if s.left -= take; s.left == 0 {
 				s.state = next(s.state)
 			}
