@@ -27,14 +27,19 @@ var (
 
 // EncodeAll and DecodeAll of these are safe for concurrent use; level 1, since
 // 3 buys 3 % for half as much CPU again (BUS.md section 1). They are made once:
-// each holds tables of about 1 MB per core.
+// the packer holds twice its window for each core that packs at the same time.
 var (
 	packer   = newPacker()
 	unpacker = newUnpacker()
 )
 
+// packWindow is half of a snapshot's chunk; the level's own would be 4 MiB, which
+// no body fills.
+const packWindow = 1 << 20
+
 func newPacker() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true), zstd.WithLowerEncoderMem(true))
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true), zstd.WithLowerEncoderMem(true),
+		zstd.WithWindowSize(packWindow))
 	if err != nil {
 		panic(err) // constant options
 	}
