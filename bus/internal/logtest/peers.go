@@ -70,13 +70,13 @@ func peerDies(t *testing.T, w *World) {
 		}
 		return nil
 	})
+	alive.OnChunk(nil) // before the reader turns to it, or it would seem dead as well
 	w.Until("the reader gave up on it", func() error {
 		if cold.Metric("weft_bus_repair_failures_total") == 0 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	alive.OnChunk(nil)
 	died.Stop()
 	w.Agree(alive, cold)
 	rest := alive.chunks.Load()
