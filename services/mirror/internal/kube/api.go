@@ -21,10 +21,12 @@ type Objects[T, L any] interface {
 	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
 
-// Services and Slices are what copies are made of.
+// What copies are made of.
 type (
+	// Services are those of one namespace.
 	Services = Objects[*corev1.Service, *corev1.ServiceList]
-	Slices   = Objects[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]
+	// Slices are the EndpointSlices of one namespace.
+	Slices = Objects[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]
 )
 
 // API is the part of the Kubernetes API that a Sink needs.

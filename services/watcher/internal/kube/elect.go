@@ -106,7 +106,7 @@ type elector struct {
 func (x *elector) run(ctx context.Context, lead func(context.Context, func() error)) {
 	for ctx.Err() == nil {
 		if !x.attempt(ctx, time.Now().Add(x.Renew)) {
-			pause(ctx, x.Retry+time.Duration(rand.Float64()*jitter*float64(x.Retry)))
+			pause(ctx, x.Retry+time.Duration(rand.Float64()*jitter*float64(x.Retry))) //nolint:gosec // when a candidate asks need not be a secret
 			continue
 		}
 		x.term(ctx, lead)

@@ -74,11 +74,11 @@ func TestSee(t *testing.T) {
 	}{
 		"nothing":     {func(*coordinationv1.Lease) {}, false},
 		"label":       {func(l *coordinationv1.Lease) { l.Labels, l.ResourceVersion = map[string]string{"a": "b"}, "8" }, false},
-		"renewal":     {func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr(metav1.NewMicroTime(noon)) }, true},
-		"clock back":  {func(l *coordinationv1.Lease) { l.Spec.RenewTime = ptr(metav1.NewMicroTime(noon.Add(-time.Hour))) }, true},
-		"holder":      {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr("c") }, true},
+		"renewal":     {func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NewMicroTime(noon)) }, true},
+		"clock back":  {func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NewMicroTime(noon.Add(-time.Hour))) }, true},
+		"holder":      {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("c") }, true},
 		"no holder":   {func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }, true},
-		"transitions": {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr(int32(5)) }, true},
+		"transitions": {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(5)) }, true},
 		"duration":    {func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, true},
 		"another one": {func(l *coordinationv1.Lease) { l.UID = "made anew" }, true},
 	} {

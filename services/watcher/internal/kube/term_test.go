@@ -278,7 +278,7 @@ func TestConflict(t *testing.T) {
 		"deleted":            {func(*coordinationv1.Lease) *coordinationv1.Lease { return nil }, 1},
 		"holder taken out":   {func(l *coordinationv1.Lease) *coordinationv1.Lease { l.Spec.HolderIdentity = nil; return l }, 2},
 		"everything emptied": {func(l *coordinationv1.Lease) *coordinationv1.Lease { l.Spec = coordinationv1.LeaseSpec{}; return l }, 2},
-		"given to another":   {func(l *coordinationv1.Lease) *coordinationv1.Lease { l.Spec.HolderIdentity = ptr("z"); return l }, 2},
+		"given to another":   {func(l *coordinationv1.Lease) *coordinationv1.Lease { l.Spec.HolderIdentity = new("z"); return l }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestServerAway(t *testing.T) {
 		errors.New("connection refused"),
 		apierrors.NewInternalError(errors.New("etcd is gone")),
 		apierrors.NewForbidden(leaseResource, LeaseName, errors.New("no")),
-		apierrors.NewGone("compacted"),
+		apierrors.NewResourceExpired("compacted"),
 		apierrors.NewTooManyRequests("later", 1),
 	} {
 		synctest.Test(t, func(t *testing.T) {
