@@ -18,8 +18,6 @@ var (
 	noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // leaseOf reads what follows "spec:" in kubectl's output.
 func leaseOf(t *testing.T, spec string) *coordinationv1.Lease {
 	t.Helper()

@@ -419,6 +419,7 @@ func TestSlowStop(t *testing.T) {
 				late = check()
 			})
 		}()
+		pass(time.Second) // a comes first
 		b, _ := stand(t, c, "b", 0)
 		pass(30 * time.Second)
 		cancel()
