@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -40,16 +39,16 @@ func mirrors(cluster, gateway string, port uint32, names ...string) []derive.Mir
 }
 
 // fakeAPI is client-go's fake cluster, as a Sink sees one.
-type fakeAPI struct{ set *fake.Clientset }
+type fakeAPI struct{ set *clientset }
 
-func (f fakeAPI) Services(namespace string) kube.Services { return f.set.CoreV1().Services(namespace) }
+func (f fakeAPI) Services(namespace string) kube.Services { return f.set.Services(namespace) }
 
 func (f fakeAPI) Slices(namespace string) kube.Slices {
-	return f.set.DiscoveryV1().EndpointSlices(namespace)
+	return f.set.Slices(namespace)
 }
 
 func (f fakeAPI) Namespaces(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error) {
-	return f.set.CoreV1().Namespaces().List(ctx, o)
+	return f.set.Namespaces().List(ctx, o)
 }
 
 func namespace(name string) *corev1.Namespace {
@@ -61,13 +60,13 @@ func plain(namespace, name string) *corev1.Service {
 }
 
 // names of all services and slices in the cluster.
-func names(t *testing.T, api *fake.Clientset) []string {
+func names(t *testing.T, api *clientset) []string {
 	t.Helper()
-	services, err := api.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+	services, err := api.Services("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sliceList, err := api.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
+	sliceList, err := api.Slices("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +82,7 @@ func names(t *testing.T, api *fake.Clientset) []string {
 	return out
 }
 
-func writes(api *fake.Clientset) int {
+func writes(api *clientset) int {
 	n := 0
 	for _, a := range api.Actions() {
 		if v := a.GetVerb(); v == "create" || v == "update" || v == "delete" || v == "patch" {
@@ -94,7 +93,7 @@ func writes(api *fake.Clientset) int {
 }
 
 func TestApply(t *testing.T) {
-	api := fake.NewClientset(namespace("pottery"), plain("pottery", "kiln-east-of-here"))
+	api := newClientset(namespace("pottery"), plain("pottery", "kiln-east-of-here"))
 	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	west := &kube.Sink{Client: fakeAPI{api}, Cluster: "west"}
 	if _, err := west.Apply(t.Context(), mirrors("west", "192.0.2.9", 80, "pottery/kiln")); err != nil {
@@ -141,23 +140,23 @@ func TestApply(t *testing.T) {
 
 // What the API server gave a copy stays through an update.
 func TestApplyKeepsTheClusterIP(t *testing.T) {
-	api := fake.NewClientset(namespace("pottery"))
+	api := newClientset(namespace("pottery"))
 	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	if _, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 80, "pottery/kiln")); err != nil {
 		t.Fatal(err)
 	}
-	svc, err := api.CoreV1().Services("pottery").Get(t.Context(), "kiln-east", metav1.GetOptions{})
+	svc, err := api.Services("pottery").Get(t.Context(), "kiln-east", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	svc.Spec.ClusterIP, svc.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7"}
-	if _, err := api.CoreV1().Services("pottery").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
+	if _, err := api.Services("pottery").Update(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 81, "pottery/kiln")); err != nil {
 		t.Fatal(err)
 	}
-	svc, err = api.CoreV1().Services("pottery").Get(t.Context(), "kiln-east", metav1.GetOptions{})
+	svc, err = api.Services("pottery").Get(t.Context(), "kiln-east", metav1.GetOptions{})
 	if err != nil || svc.Spec.ClusterIP != "10.96.0.7" || svc.Spec.Ports[0].Port != 81 {
 		t.Errorf("spec %+v, %v", svc.Spec, err)
 	}
@@ -167,7 +166,7 @@ func TestApplyKeepsTheClusterIP(t *testing.T) {
 func TestApplyLeavesForeignServices(t *testing.T) {
 	foreign := plain("pottery", "kiln-east")
 	foreign.Labels = map[string]string{derive.LabelMirrored: "true", derive.LabelCluster: "east"} // Linkerd's own
-	api := fake.NewClientset(namespace("pottery"), foreign)
+	api := newClientset(namespace("pottery"), foreign)
 	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
 	done, err := s.Apply(t.Context(), mirrors("east", "192.0.2.1", 80, "pottery/kiln", "pottery/wheel"))
 	if err != nil || len(done.Problems) != 1 || done.Created != 2 {
@@ -176,7 +175,7 @@ func TestApplyLeavesForeignServices(t *testing.T) {
 	if _, err := s.Apply(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	got, err := api.CoreV1().Services("pottery").Get(t.Context(), "kiln-east", metav1.GetOptions{})
+	got, err := api.Services("pottery").Get(t.Context(), "kiln-east", metav1.GetOptions{})
 	if err != nil || got.Labels[derive.LabelManagedBy] != "" {
 		t.Errorf("the foreign service: %v, %v", got.Labels, err)
 	}
@@ -185,7 +184,7 @@ func TestApplyLeavesForeignServices(t *testing.T) {
 // A list that fails is no empty cluster: nothing is written after it.
 func TestApplyAfterAFailedList(t *testing.T) {
 	for _, resource := range []string{"services", "endpointslices", "namespaces"} {
-		api := fake.NewClientset(namespace("pottery"))
+		api := newClientset(namespace("pottery"))
 		api.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("the API server is away")
 		})
@@ -198,7 +197,7 @@ func TestApplyAfterAFailedList(t *testing.T) {
 
 // One failing write does not keep the others, and it is an error to try again.
 func TestApplyGoesOnAfterAFailure(t *testing.T) {
-	api := fake.NewClientset(namespace("pottery"))
+	api := newClientset(namespace("pottery"))
 	api.PrependReactor("create", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		o, ok := a.(clienttesting.CreateAction).GetObject().(*corev1.Service)
 		if ok && o.Name == "kiln-east" {
@@ -214,7 +213,7 @@ func TestApplyGoesOnAfterAFailure(t *testing.T) {
 }
 
 func TestApplyStopsWithItsContext(t *testing.T) {
-	api := fake.NewClientset(namespace("pottery"))
+	api := newClientset(namespace("pottery"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}

@@ -75,7 +75,7 @@ func TestOneLeads(t *testing.T) {
 		t.Error("a leads after Elect has returned")
 	}
 	until(t, "b leads", b.leading.Load)
-	lease, err := c.typed.CoordinationV1().Leases("linkerd").Get(t.Context(), LeaseName, metav1.GetOptions{})
+	lease, err := c.typed.Leases("linkerd").Get(t.Context(), LeaseName, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "b" {
 		t.Errorf("lease %+v, %v; want b to hold it", lease, err)
 	}

@@ -25,13 +25,13 @@ func must(t *testing.T, err error) {
 func fill(t *testing.T, c *cluster) {
 	t.Helper()
 	ctx := t.Context()
-	_, err := c.typed.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "grove"}}, metav1.CreateOptions{})
+	_, err := c.typed.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "grove"}}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = c.typed.CoreV1().Pods("grove").Create(ctx, &corev1.Pod{ObjectMeta: meta("p")}, metav1.CreateOptions{})
+	_, err = c.typed.Pods("grove").Create(ctx, &corev1.Pod{ObjectMeta: meta("p")}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = c.typed.CoreV1().Services("grove").Create(ctx, &corev1.Service{ObjectMeta: meta("s")}, metav1.CreateOptions{})
+	_, err = c.typed.Services("grove").Create(ctx, &corev1.Service{ObjectMeta: meta("s")}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = c.typed.DiscoveryV1().EndpointSlices("grove").Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta("s-1")}, metav1.CreateOptions{})
+	_, err = c.typed.Slices("grove").Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta("s-1")}, metav1.CreateOptions{})
 	must(t, err)
 	for _, m := range []struct {
 		gv, kind, resource, namespace string
@@ -102,7 +102,7 @@ func TestEveryKindIsReadOnce(t *testing.T) {
 func TestChangesAreNamed(t *testing.T) {
 	c := newCluster()
 	r := start(t, c).ready()
-	pods := c.typed.CoreV1().Pods("grove")
+	pods := c.typed.Pods("grove")
 	_, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: meta("p")}, metav1.CreateOptions{})
 	must(t, err)
 	r.named("Pod grove/p")

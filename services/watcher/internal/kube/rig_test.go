@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	metafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -27,7 +26,7 @@ import (
 
 // cluster is a fake API server, in the three parts that client-go has.
 type cluster struct {
-	typed   *fake.Clientset
+	typed   *clientset
 	meta    *metafake.FakeMetadataClient
 	dynamic *dynamicfake.FakeDynamicClient
 	crds    *crds
@@ -45,7 +44,7 @@ func newCluster() *cluster {
 		panic(err)
 	}
 	return &cluster{
-		typed:   fake.NewClientset(),
+		typed:   newClientset(),
 		meta:    metafake.NewSimpleMetadataClient(scheme),
 		dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists),
 		crds:    &crds{served: make(map[string][]string)},
@@ -53,16 +52,15 @@ func newCluster() *cluster {
 }
 
 func (c *cluster) clients() Clients {
-	core := c.typed.CoreV1()
 	return Clients{
-		Namespaces: lists[*corev1.NamespaceList]{core.Namespaces()},
-		Services:   lists[*corev1.ServiceList]{core.Services("")},
-		Pods:       lists[*corev1.PodList]{core.Pods("")},
-		Slices:     lists[*discoveryv1.EndpointSliceList]{c.typed.DiscoveryV1().EndpointSlices("")},
+		Namespaces: lists[*corev1.NamespaceList]{c.typed.Namespaces()},
+		Services:   lists[*corev1.ServiceList]{c.typed.Services("")},
+		Pods:       lists[*corev1.PodList]{c.typed.Pods("")},
+		Slices:     lists[*discoveryv1.EndpointSliceList]{c.typed.Slices("")},
 		Metadata:   c.meta,
 		Dynamic:    c.dynamic,
 		Discovery:  c.crds,
-		Leases:     func(namespace string) leases { return c.typed.CoordinationV1().Leases(namespace) },
+		Leases:     func(namespace string) leases { return c.typed.Leases(namespace) },
 	}
 }
 
