@@ -31,7 +31,7 @@ func Differ(want, got any) string { return differ("", want, got) }
 func differ(path string, want, got any) string {
 	switch w := want.(type) {
 	case nil:
-		if got != nil {
+		if got != nil && got != "" { // unset and empty are the same on the wire
 			return fmt.Sprintf("%s: want unset, got %s", path, show(got))
 		}
 	case map[string]any:
@@ -54,7 +54,7 @@ func differ(path string, want, got any) string {
 			return fmt.Sprintf("%s: want %v, got %s", path, w, show(got))
 		}
 	default:
-		if want != got {
+		if want != got && (want != "" || got != nil) {
 			return fmt.Sprintf("%s: want %s, got %s", path, show(want), show(got))
 		}
 	}
