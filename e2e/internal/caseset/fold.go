@@ -110,15 +110,9 @@ func Exact(want, got []Message) bool {
 			said = append(said, m)
 		}
 	}
-	if len(said) != len(got) {
-		return false
-	}
-	for i := range said {
-		if Differ(map[string]any(said[i]), Plain(got[i])) != "" {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(said, got, func(want, got Message) bool {
+		return Differ(map[string]any(want), Plain(got)) == ""
+	})
 }
 
 // Quiet returns how long nothing may come after the messages, in milliseconds.
