@@ -26,6 +26,10 @@ type Config struct {
 	Derive bool
 	// Debounce is how long a burst of file events is collected; 0 means 20 ms.
 	Debounce time.Duration
+	// Settle is how old a file's last write must be before objects missing from
+	// it count as deleted: a half-written file may well be good YAML. 0 means
+	// 100 ms.
+	Settle time.Duration
 	// Rescan is how often everything is looked at without any event, which file
 	// systems may lose; 0 means 5 s.
 	Rescan time.Duration
@@ -64,6 +68,9 @@ func New(cfg Config) *Source {
 	if cfg.Debounce <= 0 {
 		cfg.Debounce = 20 * time.Millisecond
 	}
+	if cfg.Settle <= 0 {
+		cfg.Settle = 100 * time.Millisecond
+	}
 	if cfg.Rescan <= 0 {
 		cfg.Rescan = 5 * time.Second
 	}
@@ -74,7 +81,7 @@ func New(cfg Config) *Source {
 		cfg:     cfg,
 		queue:   source.NewQueue(),
 		synced:  make(chan struct{}),
-		files:   files{byPath: make(map[string]*file)},
+		files:   files{byPath: make(map[string]*file), settle: cfg.Settle},
 		watched: make(map[string]bool),
 	}
 	s.now.Store(&view{merged: new(merged)})
@@ -149,7 +156,7 @@ func (s *Source) Run(ctx context.Context) error {
 		clear(forced)
 		since, due = time.Time{}, nil
 		if again {
-			due = time.After(settle)
+			due = time.After(s.cfg.Settle)
 		}
 	}
 	scan()

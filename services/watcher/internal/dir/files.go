@@ -16,10 +16,6 @@ import (
 	"github.com/weftmesh/weft/services/watcher/internal/source"
 )
 
-// settle is how old a file's last write must be before objects missing from it
-// count as deleted: a half-written file may well be good YAML.
-const settle = 100 * time.Millisecond
-
 // file is the last good reading of one manifest.
 type file struct {
 	stamp stamp
@@ -39,6 +35,7 @@ type file struct {
 type files struct {
 	byPath map[string]*file
 	order  []string
+	settle time.Duration // Config's
 }
 
 // update reads what has changed since the last look. forced are files and
@@ -59,7 +56,7 @@ func (fs *files) update(w *walk, forced map[string]bool, now time.Time) (again b
 			!old.suspect(f.stamp, len(forced) > 0) {
 			continue
 		}
-		next, wait := reread(f, old, now)
+		next, wait := reread(f, old, now, fs.settle)
 		if next == nil { // vanished since the walk
 			order = order[:len(order)-1]
 			delete(exists, f.path)
@@ -94,7 +91,7 @@ func (w *walk) unknown(path string) bool {
 
 // reread reads a file, keeping the objects of the old reading where the new one
 // can't be used.
-func reread(f found, old *file, now time.Time) (next *file, again bool) {
+func reread(f found, old *file, now time.Time, settle time.Duration) (next *file, again bool) {
 	data, err := readFile(f.path)
 	if os.IsNotExist(err) {
 		return nil, false
@@ -116,7 +113,7 @@ func reread(f found, old *file, now time.Time) (next *file, again bool) {
 		if old != nil && old.loaded {
 			next.keep(old)
 		}
-	case old != nil && next.unsettled(now) && lost(old.items, p.Items):
+	case old != nil && next.unsettled(now, settle) && lost(old.items, p.Items):
 		next.keep(old)
 		next.read = time.Time{} // read it again whatever its stamp
 		return next, true
@@ -140,7 +137,7 @@ func (f *file) suspect(s stamp, event bool) bool {
 
 // unsettled tells whether the file may still be in the middle of being written.
 // A time of change that lies in the future says nothing: clocks differ.
-func (f *file) unsettled(now time.Time) bool {
+func (f *file) unsettled(now time.Time, settle time.Duration) bool {
 	return now.Sub(f.stamp.mod) < settle && now.Sub(f.since) < settle
 }
 

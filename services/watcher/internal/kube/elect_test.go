@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,60 +57,59 @@ func (x *candidate) stop(t *testing.T) {
 }
 
 func TestOneLeads(t *testing.T) {
-	c := newCluster()
-	a := run(t, c, "a")
-	until(t, "a leads", a.leading.Load)
-	b := run(t, c, "b")
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range 20 {
-		<-tick.C
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		a := run(t, c, "a")
+		until(t, "a leads", a.leading.Load)
+		b := run(t, c, "b")
+		pass(time.Minute)
 		if b.leading.Load() {
 			t.Fatal("two leaders")
 		}
-	}
-	// A leader that stops releases the lease: b needn't wait for it to expire.
-	a.stop(t)
-	if a.leading.Load() {
-		t.Error("a leads after Elect has returned")
-	}
-	until(t, "b leads", b.leading.Load)
-	lease, err := c.typed.Leases("linkerd").Get(t.Context(), LeaseName, metav1.GetOptions{})
-	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "b" {
-		t.Errorf("lease %+v, %v; want b to hold it", lease, err)
-	}
+		// A leader that stops releases the lease: b needn't wait for it to expire.
+		a.stop(t)
+		if a.leading.Load() {
+			t.Error("a leads after Elect has returned")
+		}
+		pass(time.Second)
+		if !b.leading.Load() {
+			t.Error("b does not lead a second after a has stopped")
+		}
+		lease, err := c.typed.Leases("linkerd").Get(t.Context(), LeaseName, metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "b" {
+			t.Errorf("lease %+v, %v; want b to hold it", lease, err)
+		}
+	})
 }
 
 // TestLostLease (complaint D13): when the lease can't be renewed, leading ends,
 // writes are refused at once, and the process comes back as soon as it can.
 func TestLostLease(t *testing.T) {
-	c := newCluster()
-	var mu sync.Mutex
-	broken := false
-	c.typed.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if broken {
-			return true, nil, errors.New("the API server is away")
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		var broken atomic.Bool
+		c.typed.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if broken.Load() {
+				return true, nil, errors.New("the API server is away")
+			}
+			return false, nil, nil
+		})
+		a := run(t, c, "a")
+		until(t, "a leads", a.leading.Load)
+		if err := (*a.check.Load())(); err != nil {
+			t.Errorf("check() while leading = %v", err)
 		}
-		return false, nil, nil
+		broken.Store(true)
+		until(t, "a has stopped", func() bool { return !a.leading.Load() })
+		if err := (*a.check.Load())(); !errors.Is(err, errNoLease) {
+			t.Errorf("check() after the lease was lost = %v, want %v", err, errNoLease)
+		}
+		broken.Store(false)
+		until(t, "a leads again", a.leading.Load)
+		if got := a.terms.Load(); got != 2 {
+			t.Errorf("%d terms, want 2", got)
+		}
 	})
-	set := func(b bool) { mu.Lock(); defer mu.Unlock(); broken = b }
-	a := run(t, c, "a")
-	until(t, "a leads", a.leading.Load)
-	if err := (*a.check.Load())(); err != nil {
-		t.Errorf("check() while leading = %v", err)
-	}
-	set(true)
-	until(t, "a has stopped", func() bool { return !a.leading.Load() })
-	if err := (*a.check.Load())(); !errors.Is(err, errNoLease) {
-		t.Errorf("check() after the lease was lost = %v, want %v", err, errNoLease)
-	}
-	set(false)
-	until(t, "a leads again", a.leading.Load)
-	if got := a.terms.Load(); got != 2 {
-		t.Errorf("%d terms, want 2", got)
-	}
 }
 
 func TestAloneLeadsAtOnce(t *testing.T) {

@@ -123,6 +123,9 @@ func (c *cluster) installAll() {
 	c.crds.serve("workload.linkerd.io/v1beta1", "externalworkloads")
 }
 
+// patience is how long a test waits for what must come; machines may be slow.
+const patience = time.Minute
+
 // rig is a running source over a fake cluster.
 type rig struct {
 	t *testing.T
@@ -152,15 +155,15 @@ func (r *rig) ready() *rig {
 	r.t.Helper()
 	select {
 	case <-r.Synced():
-	case <-time.After(20 * time.Second):
-		r.t.Fatal("not synced in 20 s")
+	case <-time.After(patience):
+		r.t.Fatal("not synced in time")
 	}
 	return r
 }
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -168,7 +171,7 @@ func until(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("not within 20 s: %s", what)
+			t.Fatalf("not in time: %s", what)
 		}
 	}
 }
