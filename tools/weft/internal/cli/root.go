@@ -18,6 +18,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/busd"
 	"github.com/weftmesh/weft/tools/weft/internal/demo"
+	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
 	"github.com/weftmesh/weft/tools/weft/internal/tracing"
 )
@@ -62,6 +63,7 @@ func newRoot() *cobra.Command {
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	new(kube.Flags).Bind(root.PersistentFlags()) // commands read them with kube.From
 	root.PersistentFlags().BoolP("verbose", "v", false, "tell more: the causes of errors, what the bus says")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd: cmd.CommandPath(), err: err}
