@@ -1,6 +1,7 @@
 package logtest
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,8 @@ type Tap struct {
 	// pulled counts requests for chunks, chunks those that were answered.
 	pulled, chunks, asked, askBytes, answerBytes atomic.Int64
 	published                                    atomic.Int64
+	// got counts the chunks that this process received.
+	got atomic.Int64
 }
 
 // OnLog decides what becomes of each log message that arrives; nil passes all.
@@ -78,6 +81,15 @@ func (t *Tap) Subscribe(subject string, deliver func(bus.Message)) (bus.Subscrip
 			deliver(out)
 		}
 	})
+}
+
+// Request is the transport's; it counts the chunks that came.
+func (t *Tap) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	body, err := t.Transport.Request(ctx, subject, data)
+	if err == nil && strings.Contains(subject, ".peer.") {
+		t.got.Add(1)
+	}
+	return body, err //nolint:wrapcheck // a tap is the transport, errors too
 }
 
 // Serve puts OnChunk before answers and counts.

@@ -21,7 +21,7 @@ import (
 const (
 	beacon   = 50 * time.Millisecond
 	silence  = 2 * time.Second
-	deadline = 30 * time.Second
+	deadline = 2 * time.Minute // only who hangs waits so long
 	look     = 5 * time.Millisecond
 )
 
