@@ -18,11 +18,14 @@ type Op struct {
 	Value any    `json:"value"`
 }
 
-// script collects operations; each is an add.
-type script []Op
+// script collects operations; each is an add below the path at.
+type script struct {
+	at  string
+	ops []Op
+}
 
 func (s *script) add(path string, value any) {
-	*s = append(*s, Op{Op: "add", Path: path, Value: value})
+	s.ops = append(s.ops, Op{Op: "add", Path: s.at + path, Value: value})
 }
 
 // members adds the members of a map one by one, in the order of their keys;
@@ -48,5 +51,5 @@ func escape(key string) string {
 func Annotate(there map[string]string, key, value string) []Op {
 	var s script
 	s.members("/metadata/annotations", there != nil, map[string]string{key: value})
-	return s
+	return s.ops
 }

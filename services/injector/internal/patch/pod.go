@@ -28,6 +28,19 @@ type Input struct {
 	Anchors string
 	// ControllerNamespace is the control plane's.
 	ControllerNamespace string
+	// Template says where in another object the pod's template is; nil for a pod.
+	Template *Template
+}
+
+// Template is a pod template inside a workload. The command line patches such;
+// the webhook sees pods only.
+type Template struct {
+	// At is the JSON pointer to the template.
+	At string
+	// Bare: the template has no metadata at all.
+	Bare bool
+	// CreatedBy says who adds the proxy.
+	CreatedBy string
 }
 
 // job is one pod's patch being made.
@@ -43,7 +56,7 @@ func Pod(in Input) (ops []Op, warnings []string, err error) {
 	own := in.Pod.Annotations
 	added := decide.Inherit(own, in.NamespaceAnnotations)
 	opaque := decide.Opaque(own, in.NamespaceAnnotations, decide.PodDefaults(in.Pod, in.Values.Proxy.OpaquePorts))
-	if opaque != "" {
+	if opaque != "" && in.Template == nil { // a manifest would keep it when its ports change
 		added[decide.OpaqueAnnotation] = opaque
 	}
 	merged := maps.Clone(added)
@@ -59,10 +72,17 @@ func Pod(in Input) (ops []Op, warnings []string, err error) {
 
 	sum := sha256.Sum256([]byte(in.Anchors))
 	added["linkerd.io/created-by"] = "linkerd/proxy-injector " + in.Values.LinkerdVersion
+	var s script
+	if t := in.Template; t != nil {
+		s.at = t.At
+		added["linkerd.io/created-by"] = t.CreatedBy
+		if t.Bare {
+			s.add("/metadata", map[string]string{})
+		}
+	}
 	added["linkerd.io/proxy-version"] = j.v.Version(j.v.Proxy.Image)
 	added["linkerd.io/trust-root-sha256"] = hex.EncodeToString(sum[:])
 
-	var s script
 	s.members("/metadata/annotations", own != nil, added)
 	s.members("/metadata/labels", in.Pod.Labels != nil, j.labels())
 	if in.Pod.Spec.Volumes == nil {
@@ -87,7 +107,7 @@ func Pod(in Input) (ops []Op, warnings []string, err error) {
 	default:
 		s.add("/spec/containers/-", j.proxy())
 	}
-	return s, warnings, nil
+	return s.ops, warnings, nil
 }
 
 // check finds settings that cannot work together.
@@ -110,13 +130,15 @@ func (j *job) check() error {
 var ownerKinds = []string{"deployment", "replicationcontroller", "replicaset", "job", "daemonset", "statefulset"}
 
 func (j *job) labels() map[string]string {
-	out := map[string]string{
-		"linkerd.io/control-plane-ns": j.ControllerNamespace,
-		"linkerd.io/workload-ns":      j.Namespace,
+	out := map[string]string{"linkerd.io/control-plane-ns": j.ControllerNamespace}
+	if j.Namespace != "" { // a manifest may leave it to kubectl
+		out["linkerd.io/workload-ns"] = j.Namespace
 	}
 	// A name may be longer than a label's value; such a label would make the
 	// API server refuse the pod.
-	if slices.Contains(ownerKinds, j.Owner.Kind) && len(validation.IsValidLabelValue(j.Owner.Name)) == 0 {
+	// Linkerd's webhook labels no pod of a CronJob; its command line does.
+	labelled := slices.Contains(ownerKinds, j.Owner.Kind) || j.Template != nil && j.Owner.Kind == "cronjob"
+	if labelled && len(validation.IsValidLabelValue(j.Owner.Name)) == 0 {
 		out["linkerd.io/proxy-"+j.Owner.Kind] = j.Owner.Name
 	}
 	return out

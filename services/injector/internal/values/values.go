@@ -201,7 +201,7 @@ func Default(version string) *Values {
 		DisableIPv6:     true,
 		Identity:        Identity{ServiceAccountTokenProjection: true},
 		Proxy: Proxy{
-			Image:                               Image{Name: "weftmesh/proxy"},
+			Image:                               Image{Name: "ghcr.io/weftmesh/proxy"},
 			Await:                               true,
 			DefaultInboundPolicy:                "all-unauthenticated",
 			GID:                                 -1,
@@ -228,7 +228,7 @@ func Default(version string) *Values {
 			IptablesMode: "nft", RunAsUser: 65534, RunAsGroup: 65534,
 		},
 		NetworkValidator: NetworkValidator{LogFormat: "plain", LogLevel: "debug", Timeout: "10s"},
-		DebugContainer:   DebugContainer{Image: Image{Name: "weftmesh/debug"}},
+		DebugContainer:   DebugContainer{Image: Image{Name: "ghcr.io/weftmesh/debug"}},
 	}
 	v.Proxy.Control.Streams.InitialTimeout = "3s"
 	v.Proxy.Control.Streams.IdleTimeout = "5m"
