@@ -4,7 +4,9 @@ go 1.26.0
 
 require (
 	github.com/google/go-cmp v0.7.0
+	github.com/google/nftables v0.3.0
 	github.com/linkerd/linkerd2-proxy-api v0.20.0
+	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
 	github.com/prometheus/client_golang v1.25.0
 	github.com/weftmesh/weft/services/kit v0.0.0
 	go.uber.org/goleak v1.3.0
@@ -14,7 +16,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require github.com/pandatix/go-abnf v0.5.5 // indirect
+require (
+	github.com/mdlayher/socket v0.5.0 // indirect
+	github.com/pandatix/go-abnf v0.5.5 // indirect
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
