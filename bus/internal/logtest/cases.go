@@ -37,4 +37,9 @@ var Cases = []Case{
 	{"a corrupt copy is found, named and healed", corruptCopy},
 	{"a resume with nothing changed costs some bytes", resume},
 	{"presence and the roll", presence},
+
+	{"a reader of some tables holds only those", narrow},
+	{"a reader of some tables repairs them and no others", narrowRepairs},
+	{"a reader of some tables finds and heals damage in them", narrowHeals},
+	{"a reader of some tables answers nobody", narrowIsSilent},
 }
