@@ -163,7 +163,7 @@ func (h *house) proxyFor(pod, account, ip string) *proc.Process {
 // through is a client whose requests go through the proxy of the address.
 func through(ip string) *http.Client {
 	proxy := &url.URL{Scheme: "http", Host: ip + ":4140"}
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: 8}}
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{Proxy: http.ProxyURL(proxy), MaxIdleConnsPerHost: 8}}
 }
 
 // get returns the body of a page, or an error for any status but 200.

@@ -105,7 +105,8 @@ func TestKilledDestinationCostsNoRequest(t *testing.T) {
 	if err != nil {
 		t.Errorf("after %d good requests: %v", good, err)
 	}
-	if good < 100 {
+	// One every 2 ms; a machine that is fifty times slower is still good enough.
+	if good < 50 {
 		t.Errorf("only %d requests were sent; the test proves too little", good)
 	}
 }
@@ -142,7 +143,7 @@ func (h *house) endpoints(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	stream, err := destination.NewDestinationClient(conn).Get(ctx, &destination.GetDestination{Path: "books.shop.svc.cluster.local:8080"})
 	if err != nil {
@@ -177,7 +178,7 @@ func (h *house) profile(path string) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 5*time.Second)
 	defer cancel()
 	stream, err := destination.NewDestinationClient(conn).GetProfile(ctx, &destination.GetDestination{Path: path})
 	if err != nil {

@@ -74,7 +74,7 @@ func TestRedirection(t *testing.T) {
 		{"outbound to a pod IP, mutual TLS", "http://" + serverIP + ":8080/", serverIP + ":8080 " + name, meshed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: tt.dial, DisableKeepAlives: true}}
+			c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: tt.dial, DisableKeepAlives: true}}
 			proc.Eventually(t, "it is answered", func() error {
 				got, err := get(t.Context(), c, tt.target)
 				if err == nil && got != tt.want {
@@ -95,10 +95,10 @@ func TestRedirection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 			line, err := bufio.NewReader(conn).ReadString('\n')
 			_ = conn.Close()
-			if line != "220 hi\n" || time.Since(began) > 2*time.Second {
+			if line != "220 hi\n" || time.Since(began) > 8*time.Second /* detection gives up after 10 */ {
 				t.Errorf("%s: %q, %v after %s", c.ip, line, err, time.Since(began))
 			}
 		}
@@ -114,7 +114,7 @@ func TestRedirection(t *testing.T) {
   spec: {targetRef: {group: policy.linkerd.io, kind: Server, name: web},
     requiredAuthenticationRefs: [{group: policy.linkerd.io, kind: MeshTLSAuthentication, name: client}]}}`)
 		for _, target := range []string{"http://" + serverIP + ":8080/", "http://[" + serverIP6 + "]:8080/"} {
-			c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: direct, DisableKeepAlives: true}}
+			c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: direct, DisableKeepAlives: true}}
 			proc.Eventually(t, "plaintext is refused", func() error {
 				_, err := get(t.Context(), c, target)
 				if err == nil || !strings.Contains(err.Error(), "403") {
@@ -123,7 +123,7 @@ func TestRedirection(t *testing.T) {
 				return nil
 			})
 		}
-		c := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: meshed, DisableKeepAlives: true}}
+		c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: meshed, DisableKeepAlives: true}}
 		if got, err := get(t.Context(), c, "http://"+webIP+":8080/"); err != nil || got != serverIP+":8080 "+name {
 			t.Errorf("the friend got %q, %v", got, err)
 		}
@@ -140,7 +140,7 @@ func TestRedirection(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", c.addr, err)
 			}
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 			_, _ = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", c.addr)
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			_ = conn.Close()

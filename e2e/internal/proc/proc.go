@@ -19,7 +19,7 @@ import (
 
 // Patience is how long a process may take to do what a test waits for. It is
 // generous, since two cores may be building and running much else.
-const Patience = 30 * time.Second
+const Patience = time.Minute
 
 // Process is one running binary.
 type Process struct {

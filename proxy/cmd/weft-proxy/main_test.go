@@ -234,7 +234,7 @@ func TestTwoProxies(t *testing.T) {
 			if code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the proxy did not end")
 		}
 	}
@@ -323,7 +323,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:

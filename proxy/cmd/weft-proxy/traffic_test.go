@@ -59,7 +59,7 @@ func endpointAt(at netip.AddrPort, inbound uint16) *destination.WeightedAddr {
 }
 
 func (p *proxy) client() *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: p.outbound.String()}),
 	}}
 }
@@ -88,17 +88,21 @@ func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "h
 // service is away for some of that time.
 func TestRotationUnderTraffic(t *testing.T) {
 	ca := identitytest.New(t)
-	ca.Life(4 * time.Second)
+	// A busy machine may be late by the 30% of it that are left at a renewal.
+	ca.Life(8 * time.Second)
 	client, _ := meshedApp(t, ca, http.HandlerFunc(hello), "LINKERD2_PROXY_IDENTITY_MIN_REFRESH=100ms")
 	began := ca.Calls()
 	c := client.client()
 	away := false
 	requests := 0
-	for end := time.Now().Add(9 * time.Second); time.Now().Before(end); requests++ {
+	// Long enough for every certificate that was there at first to have ended.
+	end, limit := time.Now().Add(9*time.Second), time.Now().Add(time.Minute)
+	for now := time.Now(); now.Before(end) || ca.Calls()-began < 8 && now.Before(limit); now = time.Now() {
+		requests++
 		if err := fetch(t, c); err != nil {
 			t.Fatalf("after %d requests and %d certificates: %v", requests, ca.Calls()-began, err)
 		}
-		if calls := ca.Calls() - began; !away && calls == 2 {
+		if calls := ca.Calls() - began; !away && calls >= 2 {
 			away = true
 			ca.Fail(status.Error(codes.Unavailable, "away"))
 		} else if away && calls >= 5 {
@@ -147,7 +151,7 @@ func TestDrainKeepsWhatIsOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tunnel.Close()
-	_ = tunnel.SetDeadline(time.Now().Add(15 * time.Second))
+	_ = tunnel.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(tunnel, "CONNECT web.ns.svc.cluster.local:80 HTTP/1.1\r\nHost: web.ns.svc.cluster.local:80\r\n\r\n")
 	br := bufio.NewReader(tunnel)
 	if line, err := br.ReadString('\n'); !strings.Contains(line, "200") {
@@ -193,7 +197,7 @@ func TestDrainKeepsWhatIsOpen(t *testing.T) {
 			if code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the proxy did not end")
 		}
 	}

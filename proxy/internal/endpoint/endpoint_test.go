@@ -176,7 +176,7 @@ func TestDialErrors(t *testing.T) {
 	}
 	_ = gone.Close()
 	d := deps(t, ca)
-	d.Config.ConnectTimeout = 200 * time.Millisecond
+	d.Config.ConnectTimeout = time.Minute
 	d.Refuse = func(a netip.AddrPort) error {
 		if a.Port() == 1 {
 			return errors.New("not there")
@@ -205,7 +205,11 @@ func TestDialErrors(t *testing.T) {
 			if tt.plain {
 				ep.Identity = ""
 			}
-			c, err := New(ep, d, r).Dial(t.Context())
+			d := *d
+			if tt.want.Timeout {
+				d.Config.ConnectTimeout = 200 * time.Millisecond
+			}
+			c, err := New(ep, &d, r).Dial(t.Context())
 			if err == nil {
 				_ = c.Close()
 				t.Fatal("it connected")

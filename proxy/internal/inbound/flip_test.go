@@ -32,7 +32,7 @@ func TestFlippingPolicy(t *testing.T) {
 	var open, shut atomic.Int64
 	var load sync.WaitGroup
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}} // 127.0.0.1 is always let in
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: from.DialContext}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: from.DialContext}}
 	for range 4 {
 		load.Go(func() {
 			for !stop.Load() {
@@ -111,7 +111,7 @@ func TestNonsensePolicies(t *testing.T) {
 		port := uint16(20000 + i)
 		w.allow(port, s)
 		c := w.direct(w.ca.Local(t, mallet), header.Header{Port: port, Session: header.HTTP1})
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		_, _ = fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		answer, err := io.ReadAll(c)
 		if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && len(answer) == 0 {

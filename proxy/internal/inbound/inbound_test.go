@@ -28,7 +28,7 @@ func (w *world) dialFrom(ip string) net.Conn {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	w.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -49,7 +49,7 @@ func client(t *testing.T, v2 bool, open func() (net.Conn, error)) *http.Client {
 	}
 	tr := &http.Transport{Protocols: p, DisableCompression: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return open() }}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 10 * time.Second}
+	return &http.Client{Transport: tr, Timeout: time.Minute}
 }
 
 func get(t *testing.T, c *http.Client, url string, headers ...string) (*http.Response, string) {

@@ -162,7 +162,7 @@ func TestNoEndpointsFailsFast(t *testing.T) {
 	if res, _ := get(t, r.client(), "http://web.shop.svc.cluster.local/"); res.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("got %d", res.StatusCode)
 	}
-	if took := time.Since(began); took > 400*time.Millisecond {
+	if took := time.Since(began); took >= failfast {
 		t.Errorf("a second request waited %v", took)
 	}
 	// An endpoint that comes ends the failing.
@@ -297,7 +297,7 @@ func (r *rig) connect(authority string) (net.Conn, *bufio.Reader) {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	br := bufio.NewReader(conn)
 	if authority == "" {
 		return conn, br
@@ -330,7 +330,7 @@ func TestRetriesAndTimeoutsOfARoute(t *testing.T) {
 	b := balancerOf(web)
 	rule := httpRule(b)
 	rule.Retry = retryOn(503, 1)
-	rule.Timeouts = requestTimeout(200 * time.Millisecond)
+	rule.Timeouts = requestTimeout(time.Second)
 	r.controls.set(func() { r.controls.policies[web] = detectPolicy(b, rule, nil) })
 	r.controls.service(web, plain(app.addr))
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://web.shop.svc.cluster.local/", strings.NewReader("body"))
@@ -377,7 +377,7 @@ func TestDrainClosesIdleAndFinishesActive(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := r.drain.Wait(ctx); err != nil {
 		t.Errorf("Wait() = %v with %d open", err, r.drain.Open())

@@ -133,7 +133,7 @@ func startAs(t *testing.T, id Identity, change ...func(*config.Config)) *rig {
 		Outbound: config.Direction{
 			Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, DetectTimeout: 10 * time.Second, ConnectTimeout: time.Second,
 			DiscoveryIdle: 5 * time.Second, MaxInFlight: 100000, MaxIdle: 100, PoolIdle: 3 * time.Second,
-			HTTPQueue: config.Queue{Capacity: 1000, Failfast: 500 * time.Millisecond}, TCPQueue: config.Queue{Capacity: 1000, Failfast: 500 * time.Millisecond},
+			HTTPQueue: config.Queue{Capacity: 1000, Failfast: failfast}, TCPQueue: config.Queue{Capacity: 1000, Failfast: failfast},
 			Backoff: config.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Millisecond, Jitter: 0.1},
 		},
 		HTTP2:       config.Windows{Stream: 65535, Conn: 1 << 20},
@@ -172,7 +172,7 @@ func (r *rig) client() *http.Client {
 	r.t.Helper()
 	tr := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: r.addr}), DisableCompression: true}
 	r.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: 20 * time.Second}
+	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: time.Minute}
 }
 
 func listenLoopback(t *testing.T) net.Listener {
@@ -186,12 +186,16 @@ func listenLoopback(t *testing.T) net.Listener {
 
 func addrPort(l net.Listener) netip.AddrPort { return l.Addr().(*net.TCPAddr).AddrPort() }
 
+// failfast is how long a request waits for an endpoint. On a busy machine a
+// connection to a good one may take a second.
+const failfast = 3 * time.Second
+
 // eventually waits for a condition, looking every 5 ms.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !ok() {
 		select {
 		case <-tick.C:

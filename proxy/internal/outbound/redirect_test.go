@@ -29,7 +29,7 @@ func (r *rig) redirected(to netip.AddrPort) (net.Conn, *bufio.Reader) {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = client.Close() })
-	_ = client.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = client.SetDeadline(time.Now().Add(time.Minute))
 	accepted, err := lis.Accept()
 	if err != nil {
 		r.t.Fatal(err)
@@ -104,7 +104,7 @@ func TestForwardToADeadAddressIsToldAtOnce(t *testing.T) {
 	if res.StatusCode != http.StatusBadGateway || !strings.Contains(res.Header.Get("L5d-Proxy-Error"), "refused") || res.Header.Get("Connection") != "close" && !res.Close {
 		t.Errorf("got %d %v", res.StatusCode, res.Header)
 	}
-	if took := time.Since(began); took > 400*time.Millisecond {
+	if took := time.Since(began); took >= failfast {
 		t.Errorf("it took %v", took)
 	}
 }

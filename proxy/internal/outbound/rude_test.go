@@ -106,7 +106,7 @@ func TestRudeBackends(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
 				_, _ = fmt.Fprintf(conn, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\n\r\n", authority, authority)
 				br := bufio.NewReader(conn)
 				res, err := http.ReadResponse(br, nil)

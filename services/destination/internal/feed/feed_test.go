@@ -77,7 +77,7 @@ func TestFeedCarriesTheLog(t *testing.T) {
 
 func wait(t *testing.T, c <-chan struct{}) {
 	t.Helper()
-	timer := time.NewTimer(10 * time.Second)
+	timer := time.NewTimer(time.Minute)
 	defer timer.Stop()
 	select {
 	case <-c:

@@ -115,7 +115,7 @@ func TestFromWriterToTables(t *testing.T) {
 	run(writer.Run)
 	declares := func(port uint16) {
 		t.Helper()
-		deadline := time.After(20 * time.Second)
+		deadline := time.After(time.Minute)
 		for {
 			if s, err := tables.Service("grove", "plum"); err == nil && s != nil && s.Declares(port) {
 				return
