@@ -16,7 +16,9 @@ import (
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
+	"github.com/weftmesh/weft/services/watcher/internal/herald"
 	"github.com/weftmesh/weft/services/watcher/internal/kube"
+	"github.com/weftmesh/weft/services/watcher/internal/publish"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
 )
 
@@ -88,6 +90,16 @@ func newSource(cfg config, reg prometheus.Registerer, log *slog.Logger) (source.
 		Registry: reg,
 		Log:      log,
 	}), nil
+}
+
+// newHerald makes the part that tells of pods without a proxy; nil without a
+// Kubernetes to tell it to.
+func newHerald(cfg config, src source.Source, p *publish.Publisher, reg prometheus.Registerer) *herald.Herald {
+	from, ok := src.(*kube.Source)
+	if !ok {
+		return nil
+	}
+	return herald.New(from, from.Events(), herald.Config{Leading: p.Leading, Instance: identity(cfg.Identity), Registry: reg})
 }
 
 // identity names this process in the lease. A host name alone would be shared

@@ -43,6 +43,8 @@ func wire(ctx context.Context, s *run.Service) error {
 	writer := bus.NewWriter(transport, reader, bus.WriterConfig{})
 	publisher := publish.New(src, writer, reader, publish.Config{Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect})
 
+	herald := newHerald(cfg, src, publisher, s.Metrics())
+
 	s.Part("bus", transport.Run)
 	s.Part("reader", reader.Run)
 	s.Part("writer", writer.Run)
@@ -54,6 +56,9 @@ func wire(ctx context.Context, s *run.Service) error {
 		}
 		return publisher.Elect(ctx)
 	})
+	if herald != nil {
+		s.Part("herald", herald.Run)
+	}
 	base := bus.NewPresence(s.Name(), build.Version(), transport.Cluster())
 	s.Part("presence", func(ctx context.Context) error {
 		return bus.Announce(ctx, transport, presenceEvery, func() *busv1.Presence {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
@@ -100,6 +101,20 @@ func (l leaseAPI) send(ctx context.Context, r *rest.Request) (*coordinationv1.Le
 		return nil, err
 	}
 	return out, nil
+}
+
+// eventAPI is the core group's events, which are the ones that Linkerd's injector
+// writes. It has a client, and so a rate, of its own.
+type eventAPI struct{ api rest.Interface }
+
+// Create makes an event.
+func (e eventAPI) Create(ctx context.Context, event *corev1.Event) error {
+	return e.api.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
+}
+
+// Patch changes an event.
+func (e eventAPI) Patch(ctx context.Context, namespace, name string, patch []byte) error {
+	return e.api.Patch(types.MergePatchType).Namespace(namespace).Resource("events").Name(name).Body(patch).Do(ctx).Error()
 }
 
 // discovery asks which resources there are.

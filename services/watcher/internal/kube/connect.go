@@ -64,6 +64,10 @@ func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 	if err != nil {
 		return Clients{}, err
 	}
+	events, err := d.group(typed, corev1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
 	resources, err := d.group(find, corev1.SchemeGroupVersion)
 	if err != nil {
 		return Clients{}, err
@@ -75,6 +79,7 @@ func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 		Slices:     objects[*discoveryv1.EndpointSliceList]{slices, d.params, "endpointslices", func() *discoveryv1.EndpointSliceList { return new(discoveryv1.EndpointSliceList) }},
 		Leases:     func(namespace string) leases { return leaseAPI{lease, d.params, namespace} },
 		Discovery:  discovery{resources},
+		Events:     eventAPI{events},
 	}
 	if c.Metadata, err = metadata.NewForConfig(cfg); err != nil {
 		return Clients{}, err

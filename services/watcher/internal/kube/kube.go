@@ -9,6 +9,7 @@ package kube
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -38,6 +39,14 @@ type Clients struct {
 	Discovery  resources
 	// Leases are those of a namespace, for the election.
 	Leases func(namespace string) leases
+	// Events writes Kubernetes events.
+	Events EventWriter
+}
+
+// EventWriter writes Kubernetes events.
+type EventWriter interface {
+	Create(ctx context.Context, e *corev1.Event) error
+	Patch(ctx context.Context, namespace, name string, patch []byte) error
 }
 
 // reads lists and watches one kind of object.
@@ -160,6 +169,26 @@ func (s *Source) List(kind shape.Kind, namespace string, each func(metav1.Object
 		}
 	}
 }
+
+// Pods are all pods that are known at the time.
+func (s *Source) Pods() iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		s.mu.RLock()
+		f := s.feeds[shape.Pod]
+		s.mu.RUnlock()
+		if f == nil {
+			return
+		}
+		for _, item := range f.informer.GetStore().List() {
+			if pod, ok := item.(*corev1.Pod); ok && !yield(pod) {
+				return
+			}
+		}
+	}
+}
+
+// Events is the way to write events.
+func (s *Source) Events() EventWriter { return s.clients.Events }
 
 // Run watches until ctx ends.
 func (s *Source) Run(ctx context.Context) error {

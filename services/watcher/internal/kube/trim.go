@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/weftmesh/weft/services/watcher/internal/census"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
@@ -18,7 +19,7 @@ func trim(kind shape.Kind) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		switch o := obj.(type) {
 		case *corev1.Namespace:
-			return &corev1.Namespace{ObjectMeta: trimMeta(&o.ObjectMeta, nil, shape.MeshAnnotation)}, nil
+			return &corev1.Namespace{ObjectMeta: trimMeta(&o.ObjectMeta, census.NamespaceLabel, shape.MeshAnnotation)}, nil
 		case *corev1.Pod:
 			return trimPod(o), nil
 		case *corev1.Service:
@@ -62,7 +63,7 @@ func trimMeta(m *metav1.ObjectMeta, labels, annotations func(string) bool) metav
 		Annotations:       keep(m.Annotations, annotations),
 	}
 	for _, o := range m.OwnerReferences {
-		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{Kind: o.Kind, Name: o.Name})
+		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: o.UID})
 	}
 	return out
 }
@@ -128,6 +129,9 @@ func trimContainers(list []corev1.Container) []corev1.Container {
 			LivenessProbe:  trimProbe(c.LivenessProbe),
 			ReadinessProbe: trimProbe(c.ReadinessProbe),
 			StartupProbe:   trimProbe(c.StartupProbe),
+		}
+		if census.SidecarImage(c.Image) {
+			out[i].Image = c.Image
 		}
 		if c.Name != shape.ProxyContainer {
 			continue

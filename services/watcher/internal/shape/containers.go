@@ -67,6 +67,16 @@ func ProxyEnv(name string) bool {
 	return name == envInbound || name == envAdmin || name == envControl
 }
 
+// Meshed tells whether a pod has a proxy.
+func Meshed(pod *corev1.Pod) bool {
+	for _, c := range Containers(pod) {
+		if c.Name == ProxyContainer {
+			return true
+		}
+	}
+	return false
+}
+
 // proxyOf reads what the pod's own proxy says of itself; nil without a proxy.
 func proxyOf(pod *corev1.Pod) *busv1.Proxy {
 	for _, c := range Containers(pod) {

@@ -31,9 +31,19 @@ func Parent(pod metav1.Object) (ID, bool) {
 // than one owner means the pod itself; a ReplicaSet gives way to its Deployment
 // and a Job to its CronJob where these are known.
 func ownerOf(pod metav1.Object, look Lookup) *busv1.Owner {
-	owner, ok := onlyOwner(pod)
+	owner, ok := TopOwner(pod, look)
 	if !ok {
 		return &busv1.Owner{Kind: "pod", Name: pod.GetName()}
+	}
+	return &busv1.Owner{Kind: strings.ToLower(owner.Kind), Name: owner.Name}
+}
+
+// TopOwner refers to the workload that a pod belongs to, as ownerOf finds it;
+// false when nothing, or more than one thing, is above the pod.
+func TopOwner(pod metav1.Object, look Lookup) (metav1.OwnerReference, bool) {
+	owner, ok := onlyOwner(pod)
+	if !ok {
+		return metav1.OwnerReference{}, false
 	}
 	if id, ok := Parent(pod); ok {
 		if parent := look(id); parent != nil {
@@ -42,7 +52,7 @@ func ownerOf(pod metav1.Object, look Lookup) *busv1.Owner {
 			}
 		}
 	}
-	return &busv1.Owner{Kind: strings.ToLower(owner.Kind), Name: owner.Name}
+	return owner, true
 }
 
 // replicaSetOwner tells whether Linkerd takes a ReplicaSet's owner for the
