@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,14 +30,18 @@ import (
 type config struct {
 	Listen                     conf.Addr     `help:"address of the gRPC API"`
 	ControllerNamespace        string        `help:"namespace of the control plane; part of every identity"`
-	IdentityTrustDomain        string        `help:"trust domain; every identity ends in it"`
-	IdentityScheme             string        `help:"how the issuer's files are named: linkerd.io/tls (crt.pem, key.pem) or kubernetes.io/tls (tls.crt, tls.key)"`
+	IdentityTrustDomain        string        `help:"trust domain; every identity ends in it; empty: the process does nothing and ends"`
+	IdentityScheme             string        `help:"how the issuer's files are named: linkerd.io/tls (crt.pem, key.pem) or kubernetes.io/tls (tls.crt, tls.key); empty: the process does nothing and ends"`
 	IdentityIssuanceLifetime   time.Duration `help:"life of a certificate; never beyond the issuer's"`
 	IdentityClockSkewAllowance time.Duration `help:"clock difference between machines that is allowed for"`
 	Issuer                     string        `help:"directory with the issuer's certificate and key"`
 	TrustAnchors               string        `help:"file with the trust anchors, PEM"`
 	Tokens                     string        `help:"who checks tokens: kube (TokenReview), or jwks:FILE with a JWK set or PEM public keys"`
+	OfflineTokens              time.Duration `help:"for how long after the API server was last heard its cached keys may vouch for tokens; 0 means never"`
 	Kubeconfig                 string        `help:"kubeconfig for -tokens kube; empty means the pod's own account"`
+	KubeApiclientQPS           int           `help:"Linkerd's name for limit.rate, which wins; 0 means 100"`
+	KubeApiclientBurst         int           `help:"Linkerd's name for limit.burst, which wins; 0 means 200"`
+	Limit                      serve.Limits  `help:"how fast certificates may be asked for"`
 	Bus                        bus.Config    `help:"bus to announce this process on; with no servers it is not announced"`
 	API                        rpc.Config    `help:"limits on the API"`
 	Obs                        obs.Config    `help:"logs, metrics and traces"`
@@ -54,12 +59,16 @@ func defaults() config {
 		Issuer:                     "/var/run/linkerd/identity/issuer",
 		TrustAnchors:               "/var/run/linkerd/identity/trust-roots/ca-bundle.crt",
 		Tokens:                     "kube",
+		OfflineTokens:              time.Hour,
 		Obs:                        obs.Config{Admin: "127.0.0.1:9990"},
 	}
 }
 
 // Check judges the settings.
 func (c config) Check() error {
+	if c.disabled() {
+		return nil
+	}
 	if err := c.domain().Check(); err != nil {
 		return fmt.Errorf("identities cannot be DNS names: %w", err)
 	}
@@ -72,10 +81,32 @@ func (c config) Check() error {
 	if c.IdentityClockSkewAllowance < 0 {
 		return conf.Bad("IdentityClockSkewAllowance", "%s is below zero", c.IdentityClockSkewAllowance)
 	}
+	if c.OfflineTokens < 0 || c.OfflineTokens > 24*time.Hour {
+		return conf.Bad("OfflineTokens", "%s is not between 0 and 24h", c.OfflineTokens)
+	}
+	if c.KubeApiclientQPS < 0 {
+		return conf.Bad("KubeApiclientQPS", "%d is below zero", c.KubeApiclientQPS)
+	}
+	if c.KubeApiclientBurst < 0 {
+		return conf.Bad("KubeApiclientBurst", "%d is below zero", c.KubeApiclientBurst)
+	}
 	if file, ok := strings.CutPrefix(c.Tokens, "jwks:"); c.Tokens != "kube" && (!ok || file == "") {
 		return conf.Bad("Tokens", "%q is neither kube nor jwks:FILE", c.Tokens)
 	}
 	return nil
+}
+
+// disabled says whether there is nothing to do: Linkerd's identity service
+// without a scheme or a trust domain ends with 0, too.
+func (c config) disabled() bool { return c.IdentityScheme == "" || c.IdentityTrustDomain == "" }
+
+// limits are those of -limit. Each request costs the API server one review, and
+// so its rate is the one that Linkerd calls the client's.
+func (c config) limits() serve.Limits {
+	l := c.Limit
+	l.Rate = cmp.Or(l.Rate, c.KubeApiclientQPS)
+	l.Burst = cmp.Or(l.Burst, c.KubeApiclientBurst)
+	return l
 }
 
 func (c config) domain() issue.Domain {
@@ -91,18 +122,22 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
+	if cfg.disabled() {
+		slog.Info("identity is disabled: no scheme or no trust domain is set")
+		return nil
+	}
 	if err := obs.Attach(ctx, s, cfg.Obs); err != nil {
+		return err
+	}
+	from, err := reviewer(ctx, s, cfg)
+	if err != nil {
 		return err
 	}
 	held := issuer.New(issuer.Files{
 		Dir: cfg.Issuer, Scheme: cfg.IdentityScheme, Anchors: cfg.TrustAnchors,
-	}, time.Now, s.Metrics())
+	}, time.Now, from.told(cfg.ControllerNamespace), s.Metrics())
 	if err := held.Load(); err != nil {
 		return fmt.Errorf("loading the issuer: %w", err)
-	}
-	tokens, err := reviewer(ctx, cfg)
-	if err != nil {
-		return err
 	}
 	if err := announce(ctx, s, cfg.Bus); err != nil {
 		return err
@@ -117,10 +152,13 @@ func wire(ctx context.Context, s *run.Service) error {
 		Domain:   cfg.domain(),
 		Validity: issue.Validity{Lifetime: cfg.IdentityIssuanceLifetime, Skew: cfg.IdentityClockSkewAllowance},
 		Issuers:  held,
-		Tokens:   tokens,
+		Tokens:   from.tokens,
+		Limits:   cfg.limits(),
 		Now:      time.Now,
+		Record:   from.events.Record,
 	}, s.Metrics()))
 
+	from.parts(s)
 	s.Part("issuer", held.Run)
 	s.Part("api", func(ctx context.Context) error { return rpc.Serve(ctx, srv, lis) })
 	s.Ready("issuer", held.Ready)

@@ -49,6 +49,12 @@ func TestCheck(t *testing.T) {
 		{[]string{"-controller-namespace", "A"}, "controller namespace"},
 		{[]string{"-tokens", "jwks:"}, "tokens"},
 		{[]string{"-tokens", "all"}, "tokens"},
+		{[]string{"-identity-scheme", "", "-tokens", "all"}, ""}, // disabled: nothing else is looked at
+		{[]string{"-offline-tokens", "-1s"}, "offline-tokens"},
+		{[]string{"-offline-tokens", "48h"}, "offline-tokens"},
+		{[]string{"-kube-apiclient-qps", "-1"}, "kube-apiclient-qps"},
+		{[]string{"-kube-apiclient-burst", "-1"}, "kube-apiclient-burst"},
+		{[]string{"-limit.rate", "-1"}, "limit.rate"},
 		{[]string{"-identity-issuance-lifetime", "-1h"}, "identity-issuance-lifetime"},
 		{[]string{"-identity-clock-skew-allowance", "-1s"}, "identity-clock-skew-allowance"},
 		{[]string{"-identity-issuance-lifetime", "soon"}, "identity-issuance-lifetime"},
@@ -71,11 +77,16 @@ type process struct {
 
 var listening = regexp.MustCompile(`msg="(admin|api) listening".* addr=([0-9.:]+)`)
 
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "BE_IDENTITY=1")
+	return cmd
+}
+
 func launch(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{ended: make(chan error, 1)}
-	p.cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), "BE_IDENTITY=1")
+	p := &process{ended: make(chan error, 1), cmd: command(t, args...)}
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/weftmesh/weft/services/identity/internal/events"
+	"github.com/weftmesh/weft/services/identity/internal/issuer"
+	"github.com/weftmesh/weft/services/identity/internal/serve"
 	"github.com/weftmesh/weft/services/identity/internal/token"
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/run"
 )
 
 // tokenReviewer says whom a token stands for.
@@ -19,30 +24,78 @@ type tokenReviewer interface {
 	Review(ctx context.Context, token []byte) (user string, err error)
 }
 
+// source is who checks tokens, and who is told what happens.
+type source struct {
+	tokens tokenReviewer
+	keys   *token.Keys      // nil if tokens are never checked offline
+	events *events.Recorder // nil without Kubernetes
+}
+
+// parts adds what has to run.
+func (f source) parts(s *run.Service) {
+	if f.keys != nil {
+		s.Part("token keys", f.keys.Run)
+	}
+	if f.events != nil {
+		s.Part("events", f.events.Run)
+	}
+}
+
+// told makes events of what the holder of the issuer does.
+func (f source) told(namespace string) func(issuer.Change) {
+	about := serve.Deployment(namespace)
+	return func(c issuer.Change) {
+		switch {
+		case c.Err != nil:
+			f.events.Record(events.Event{
+				About: about, Reason: events.IssuerUpdateSkipped, Warning: true,
+				Message: "Skipping issuer update, the former issuer stays in use: " + c.Err.Error(),
+			})
+		case !c.First:
+			f.events.Record(events.Event{About: about, Reason: events.IssuerUpdated, Message: "Updated identity issuer"})
+		}
+	}
+}
+
 // reviewer is the checker of tokens that -tokens asks for.
-func reviewer(ctx context.Context, cfg config) (tokenReviewer, error) {
+func reviewer(ctx context.Context, s *run.Service, cfg config) (source, error) {
 	if file, ok := strings.CutPrefix(cfg.Tokens, "jwks:"); ok {
 		local := &token.Local{Path: file}
 		if err := local.Check(); err != nil {
-			return nil, err
+			return source{}, err
 		}
-		return local, nil
+		return source{tokens: local}, nil
 	}
-	rest, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	client, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
+		return source{}, fmt.Errorf("configuring the Kubernetes client: %w", err)
 	}
-	// Linkerd's rates: each proxy's start costs one review.
-	rest.QPS, rest.Burst = 100, 200
-	rest.Timeout = 10 * time.Second
-	api, err := token.Connect(rest)
+	// No rate here: requests wait for their turn before their token is looked
+	// at, where what is too much can be refused with a hint.
+	client.QPS = -1
+	client.Timeout = 10 * time.Second
+	api, err := token.Connect(client)
 	if err != nil {
-		return nil, err
+		return source{}, err
 	}
 	if err := mayReview(ctx, api); err != nil {
-		return nil, err
+		return source{}, err
 	}
-	return &token.Kube{Reviews: api}, nil
+	host, err := os.Hostname() // the pod's name, in a cluster
+	if err != nil {
+		return source{}, fmt.Errorf("naming this process in events: %w", err)
+	}
+	writer, err := events.Connect(client, host)
+	if err != nil {
+		return source{}, err
+	}
+	kube := &token.Kube{Reviews: api}
+	from := source{tokens: kube, events: events.New(writer, s.Metrics())}
+	if cfg.OfflineTokens > 0 {
+		from.keys = token.NewKeys(api, cfg.OfflineTokens, time.Now, s.Metrics())
+		from.tokens = token.NewFallback(kube, from.keys, s.Metrics())
+	}
+	return from, nil
 }
 
 // mayReview asks whether this account may check tokens. Only a clear no is an

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"fmt"
 	"math/big"
@@ -24,6 +25,11 @@ import (
 )
 
 const name = "kiln.pottery.serviceaccount.identity.linkerd.cluster.local"
+
+var (
+	domain = issue.Domain{ControllerNamespace: "linkerd", TrustDomain: "cluster.local"}
+	kiln   = issue.Account{Kind: "serviceaccount", Namespace: "pottery", Name: "kiln"}
+)
 
 func ExampleDomain_Identity() {
 	domain := issue.Domain{ControllerNamespace: "linkerd", TrustDomain: "cluster.local"}
@@ -118,7 +124,46 @@ func sign(t *testing.T, by *issue.Issuer, v issue.Validity, key crypto.Signer) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	return issue.Sign(csr, by, v, issuetest.Now, big.NewInt(77))
+	return issue.Sign(issue.Order{
+		Request: csr, URI: domain.SPIFFE(kiln), Validity: v, Now: issuetest.Now, Serial: big.NewInt(77),
+	}, by)
+}
+
+func TestSPIFFE(t *testing.T) {
+	for kind, want := range map[string]string{"serviceaccount": "spiffe://cluster.local/ns/pottery/sa/kiln", "node": ""} {
+		got := ""
+		if uri := domain.SPIFFE(issue.Account{Kind: kind, Namespace: "pottery", Name: "kiln"}); uri != nil {
+			got = uri.String()
+		}
+		if got != want {
+			t.Errorf("SPIFFE(%s) = %q, want %q", kind, got, want)
+		}
+	}
+}
+
+// A proxy calls its client by the first name that it finds, and linkerd2-proxy
+// reads them in the order in which they are encoded: the DNS name must be first.
+func TestSignPutsTheDNSNameFirst(t *testing.T) {
+	got, err := sign(t, issuetest.Issuer(t, time.Hour), issue.Validity{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []asn1.RawValue
+	for _, ext := range got.Leaf.Extensions {
+		if !ext.Id.Equal(asn1.ObjectIdentifier{2, 5, 29, 17}) {
+			continue
+		}
+		if rest, err := asn1.Unmarshal(ext.Value, &names); err != nil || len(rest) > 0 {
+			t.Fatalf("subject alternative names: %v, %d bytes left", err, len(rest))
+		}
+	}
+	const dns, uri = 2, 6 // RFC 5280 section 4.2.1.6
+	if len(names) != 2 || names[0].Tag != dns || names[1].Tag != uri {
+		t.Fatalf("names = %v, want a DNS name and then a URI", names)
+	}
+	if a, b := string(names[0].Bytes), string(names[1].Bytes); a != name || b != "spiffe://cluster.local/ns/pottery/sa/kiln" {
+		t.Errorf("names = %q, %q", a, b)
+	}
 }
 
 func TestSignWindow(t *testing.T) {
@@ -207,7 +252,7 @@ func TestSignIgnoresRequestedExtensions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := issue.Sign(csr, issuetest.Issuer(t, time.Hour), issue.Validity{}, issuetest.Now, big.NewInt(1))
+	got, err := issue.Sign(issue.Order{Request: csr, Now: issuetest.Now, Serial: big.NewInt(1)}, issuetest.Issuer(t, time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +312,7 @@ func FuzzParseRequest(f *testing.F) {
 		if err != nil || issue.CheckRequest(csr, name) != nil {
 			return
 		}
-		got, err := issue.Sign(csr, by, issue.Validity{}, issuetest.Now, big.NewInt(1))
+		got, err := issue.Sign(issue.Order{Request: csr, Now: issuetest.Now, Serial: big.NewInt(1)}, by)
 		if err != nil {
 			return
 		}

@@ -15,6 +15,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/url"
+	"slices"
 	"time"
 )
 
@@ -59,6 +61,32 @@ func (i *Issuer) NotAfter() time.Time {
 	return end
 }
 
+// AnchorsNotAfter is when the first of the trust anchors ends.
+func (i *Issuer) AnchorsNotAfter() time.Time {
+	var end time.Time
+	for _, c := range i.Anchors {
+		if end.IsZero() || c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
+}
+
+// Equal says whether two issuers sign and verify alike: the same chain, and
+// the same set of anchors in whatever order.
+func (i *Issuer) Equal(o *Issuer) bool {
+	same := func(a, b *x509.Certificate) bool { return a.Equal(b) }
+	if !slices.EqualFunc(i.Chain, o.Chain, same) || len(i.Anchors) != len(o.Anchors) {
+		return false
+	}
+	for _, a := range i.Anchors {
+		if !slices.ContainsFunc(o.Anchors, a.Equal) {
+			return false
+		}
+	}
+	return true
+}
+
 // Validity is for how long certificates are made.
 type Validity struct {
 	Lifetime time.Duration // 0 means 24h
@@ -94,28 +122,42 @@ type Certificate struct {
 // mesh's proxies use.
 var ErrKey = errors.New("public key is not ECDSA P-256")
 
-// Sign makes a leaf certificate for a request that CheckRequest accepted.
-//
-// Of the request only the key, the DNS name and the common name are taken.
-// Extensions are not: one of them could say that the leaf is an authority.
-func Sign(csr *x509.CertificateRequest, by *Issuer, v Validity, now time.Time, serial *big.Int) (*Certificate, error) {
-	key, ok := csr.PublicKey.(*ecdsa.PublicKey)
+// Order is what a leaf is made of.
+type Order struct {
+	// Request is one that CheckRequest accepted. Only its key, DNS name and
+	// common name are taken. Extensions are not: one of them could say that the
+	// leaf is an authority.
+	Request *x509.CertificateRequest
+	// URI is the account's SPIFFE ID, nil for none. It comes after the DNS name,
+	// since proxies call a client by the first of its names.
+	URI      *url.URL
+	Validity Validity
+	Now      time.Time
+	Serial   *big.Int
+}
+
+// Sign makes a leaf certificate.
+func Sign(o Order, by *Issuer) (*Certificate, error) {
+	key, ok := o.Request.PublicKey.(*ecdsa.PublicKey)
 	if !ok || key.Curve != elliptic.P256() {
 		return nil, ErrKey
 	}
-	from, to := v.Window(now)
+	from, to := o.Validity.Window(o.Now)
 	if end := by.NotAfter(); end.Before(to) {
 		to = end
 	}
 	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: csr.Subject.CommonName},
-		DNSNames:              csr.DNSNames,
+		SerialNumber:          o.Serial,
+		Subject:               pkix.Name{CommonName: o.Request.Subject.CommonName},
+		DNSNames:              o.Request.DNSNames,
 		NotBefore:             from,
 		NotAfter:              to,
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
+	}
+	if o.URI != nil {
+		template.URIs = []*url.URL{o.URI}
 	}
 	// The random source is the one thing that does not come in: a signature
 	// without good randomness gives the key away.

@@ -3,6 +3,7 @@ package issue
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -53,6 +54,15 @@ func ParseAccount(user string) (Account, error) {
 // from the user name, not from us: serviceaccount for all of today's tokens.
 func (d Domain) Identity(a Account) string {
 	return a.Name + "." + a.Namespace + "." + a.Kind + ".identity." + d.ControllerNamespace + "." + d.TrustDomain
+}
+
+// SPIFFE is the account's name as other meshes write it, nil for a kind of
+// account that SPIFFE's Kubernetes names don't know.
+func (d Domain) SPIFFE(a Account) *url.URL {
+	if a.Kind != "serviceaccount" {
+		return nil
+	}
+	return &url.URL{Scheme: "spiffe", Host: d.TrustDomain, Path: "/ns/" + a.Namespace + "/sa/" + a.Name}
 }
 
 // label reports whether s is a DNS-1123 label.

@@ -26,19 +26,33 @@ type Holder struct {
 	now   func() time.Time
 	poll  time.Duration
 
+	tell func(Change)
+
 	current atomic.Pointer[issue.Issuer]
 	last    [32]byte // content of the last attempt; only load touches it
 	failure string   // of the last attempt; only load touches it
 	reloads *prometheus.CounterVec
 }
 
-// New makes a holder; nothing is read before Load or Run.
-func New(files Files, now func() time.Time, reg prometheus.Registerer) *Holder {
+// Change is what a look at the files came to, when it was something new.
+type Change struct {
+	// Err says why the files are not used; nil means that they are now.
+	Err error
+	// First is the load before which there was no issuer.
+	First bool
+}
+
+// New makes a holder; nothing is read before Load or Run. tell is called from
+// the goroutine that loads and must not block; nil means nobody is told.
+func New(files Files, now func() time.Time, tell func(Change), reg prometheus.Registerer) *Holder {
+	if tell == nil {
+		tell = func(Change) {}
+	}
 	h := &Holder{
-		files: files, now: now, poll: Poll,
+		files: files, now: now, poll: Poll, tell: tell,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weft_identity_issuer_loads_total",
-			Help: "Attempts to load the issuer's files, by result: ok, or rejected (the former issuer stays in use).",
+			Help: "New contents of the issuer's files, by result: ok, same (other bytes, nothing new in them) or rejected (the former issuer stays in use).",
 		}, []string{"result"}),
 	}
 	reg.MustRegister(h.reloads,
@@ -54,6 +68,24 @@ func New(files Files, now func() time.Time, reg prometheus.Registerer) *Holder {
 		}, func() float64 {
 			if i := h.current.Load(); i != nil {
 				return float64(i.NotAfter().Unix())
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weft_identity_trust_anchors_not_after_seconds",
+			Help: "Unix time at which the first of the trust anchors in use ends; 0 until they are loaded.",
+		}, func() float64 {
+			if i := h.current.Load(); i != nil {
+				return float64(i.AnchorsNotAfter().Unix())
+			}
+			return 0
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "weft_identity_trust_anchors",
+			Help: "Trust anchors in use.",
+		}, func() float64 {
+			if i := h.current.Load(); i != nil {
+				return float64(len(i.Anchors))
 			}
 			return 0
 		}))
@@ -95,11 +127,18 @@ func (h *Holder) Load() error {
 	if err != nil {
 		return h.reject(err)
 	}
+	before := h.current.Load()
 	h.last, h.failure = sum, ""
+	// Stored even if nothing is new: a comment or another order of anchors.
 	h.current.Store(next)
+	if before != nil && before.Equal(next) {
+		h.reloads.WithLabelValues("same").Inc()
+		return nil
+	}
 	h.reloads.WithLabelValues("ok").Inc()
 	slog.Info("issuer loaded", "subject", next.Chain[0].Subject.String(), "not_after", next.NotAfter(),
-		"anchors", len(next.Anchors), "damaged_anchors", bad)
+		"anchors", len(next.Anchors), "skipped_anchors", bad)
+	h.tell(Change{First: before == nil})
 	return nil
 }
 
@@ -111,6 +150,7 @@ func (h *Holder) reject(err error) error {
 		h.reloads.WithLabelValues("rejected").Inc()
 		if h.current.Load() != nil {
 			slog.Warn("issuer update skipped, the former issuer stays in use", obs.Error(err))
+			h.tell(Change{Err: err})
 		}
 	}
 	return err

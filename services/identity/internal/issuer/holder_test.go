@@ -88,7 +88,7 @@ func (w *world) mount(version string, a *issuetest.Authority) {
 
 func (w *world) holder() (*Holder, *prometheus.Registry) {
 	reg := prometheus.NewPedanticRegistry()
-	return New(w.files, func() time.Time { return issuetest.Now }, reg), reg
+	return New(w.files, func() time.Time { return issuetest.Now }, nil, reg), reg
 }
 
 func name(h *Holder) string {

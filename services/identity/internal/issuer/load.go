@@ -91,8 +91,9 @@ func readFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// parse makes an issuer of the files' content. Damaged anchors among good ones
-// are left out and counted.
+// parse makes an issuer of the files' content. Anchors that are damaged or of
+// a kind that the mesh does not take are left out and counted, for one bad
+// certificate must not end the trust in the good ones.
 func (c content) parse(now time.Time) (*issue.Issuer, int, error) {
 	chain, bad := Certificates(c.crt)
 	if bad > 0 || len(chain) == 0 {
@@ -102,9 +103,19 @@ func (c content) parse(now time.Time) (*issue.Issuer, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	anchors, bad := Certificates(c.anchors)
+	all, bad := Certificates(c.anchors)
+	var anchors []*x509.Certificate
+	var why error
+	for _, a := range all {
+		if err := checkAnchor(a); err != nil {
+			bad++
+			why = err
+			continue
+		}
+		anchors = append(anchors, a)
+	}
 	if len(anchors) == 0 {
-		return nil, bad, errors.New("no usable certificate among the trust anchors")
+		return nil, bad, errors.Join(errors.New("no usable certificate among the trust anchors"), why)
 	}
 	out := &issue.Issuer{Chain: chain, Key: key, Anchors: anchors}
 	if err := check(out, now); err != nil {
@@ -129,11 +140,6 @@ func check(i *issue.Issuer, now time.Time) error {
 		return fmt.Errorf("issuer's certificate is signed with %s: ECDSA-SHA256 or SHA256-RSA is needed", cert.SignatureAlgorithm)
 	case !pub.Equal(i.Key.Public()):
 		return errors.New("issuer's key does not belong to its certificate")
-	}
-	for _, a := range i.Anchors {
-		if err := checkAnchor(a); err != nil {
-			return err
-		}
 	}
 	return i.Verify(now)
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// API is the two questions that the Kubernetes API is asked. client-go's typed
+// API is the few questions that the Kubernetes API is asked. client-go's typed
 // clients would bring every group of Kubernetes along, and with them most of
 // the binary.
 type API struct {
@@ -52,6 +52,24 @@ func (a *API) Create(ctx context.Context, r *authv1.TokenReview, o metav1.Create
 	got := new(authv1.TokenReview)
 	err := a.authn.Post().Resource("tokenreviews").VersionedParams(&o, a.params).Body(r).Do(ctx).Into(got)
 	return got, err
+}
+
+// Discovery is the document about the API server's tokens, in JSON.
+func (a *API) Discovery(ctx context.Context) ([]byte, error) {
+	return a.raw(ctx, "/.well-known/openid-configuration")
+}
+
+// JWKS is the set of keys that sign its tokens (RFC 7517).
+func (a *API) JWKS(ctx context.Context) ([]byte, error) {
+	return a.raw(ctx, "/openid/v1/jwks")
+}
+
+func (a *API) raw(ctx context.Context, path string) ([]byte, error) {
+	b, err := a.authn.Get().AbsPath(path).Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("asking for %s: %w", path, err)
+	}
+	return b, nil
 }
 
 // MayReview asks whether this account may ask for token reviews.

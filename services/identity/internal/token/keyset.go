@@ -24,7 +24,7 @@ const (
 // Key is one public key that may have signed a token.
 type Key struct {
 	ID     string // kid; empty for keys from PEM
-	Method string // ES256, RS256 or EdDSA
+	Method string // ES256, ES384, ES512, RS256 or EdDSA
 	Public crypto.PublicKey
 }
 
@@ -43,7 +43,7 @@ func ParseKeys(b []byte) ([]Key, error) {
 		return nil, err
 	}
 	if len(keys) == 0 {
-		return nil, errors.New("no usable ES256, RS256 or EdDSA key in the file")
+		return nil, errors.New("no usable ES256, ES384, ES512, RS256 or EdDSA key")
 	}
 	if len(keys) > maxKeys {
 		return nil, fmt.Errorf("%d keys in the file, at most %d are read", len(keys), maxKeys)
@@ -88,50 +88,69 @@ func parseJWKS(b []byte) ([]Key, error) {
 		Keys []jwk `json:"keys"`
 	}
 	if err := json.Unmarshal(b, &set); err != nil {
-		return nil, errors.New("key file is neither PEM nor a JWK set")
+		return nil, errors.New("keys are neither PEM nor a JWK set")
 	}
 	var keys []Key
 	for i, j := range set.Keys {
-		if j.Use != "" && j.Use != "sig" {
-			continue
-		}
-		pub, err := j.public()
+		key, ok, err := j.key()
 		if err != nil {
 			return nil, fmt.Errorf("key %d of the set: %w", i+1, err)
 		}
-		if pub == nil {
-			continue
+		if ok {
+			keys = append(keys, key)
 		}
-		key, err := usable(pub)
-		if err != nil {
-			return nil, fmt.Errorf("key %d of the set: %w", i+1, err)
-		}
-		if j.Alg != "" && j.Alg != key.Method {
-			continue // made for a method that we don't speak
-		}
-		key.ID = j.Kid
-		keys = append(keys, key)
 	}
 	return keys, nil
 }
 
+// key is not ok for one of a kind or use that we don't know.
+func (j jwk) key() (key Key, ok bool, err error) {
+	if j.Use != "" && j.Use != "sig" {
+		return Key{}, false, nil
+	}
+	pub, err := j.public()
+	if err != nil || pub == nil {
+		return Key{}, false, err
+	}
+	if key, err = usable(pub); err != nil {
+		return Key{}, false, err
+	}
+	if j.Alg != "" && j.Alg != key.Method {
+		return Key{}, false, nil // made for a method that we don't speak
+	}
+	key.ID = j.Kid
+	return key, true, nil
+}
+
+// The curves that a Kubernetes API server signs tokens with, and the methods
+// that go with them (RFC 7518 section 3.4).
+var (
+	curves    = map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
+	ecMethods = map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+)
+
 // public is nil for a kind of key that we don't read.
 func (j jwk) public() (crypto.PublicKey, error) {
 	switch {
-	case j.Kty == "EC" && j.Crv == "P-256":
+	case j.Kty == "EC":
+		curve := curves[j.Crv]
+		if curve == nil {
+			return nil, nil
+		}
 		x, errX := number(j.X)
 		y, errY := number(j.Y)
 		if err := errors.Join(errX, errY); err != nil {
 			return nil, err
 		}
-		if len(x) > 32 || len(y) > 32 {
+		size := (curve.Params().BitSize + 7) / 8
+		if len(x) > size || len(y) > size {
 			return nil, errors.New("coordinate is too long")
 		}
-		point := make([]byte, 65)
+		point := make([]byte, 1+2*size)
 		point[0] = 4 // uncompressed
-		copy(point[33-len(x):33], x)
-		copy(point[65-len(y):], y)
-		return ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+		copy(point[1+size-len(x):], x)
+		copy(point[1+2*size-len(y):], y)
+		return ecdsa.ParseUncompressedPublicKey(curve, point)
 	case j.Kty == "OKP" && j.Crv == "Ed25519":
 		x, err := number(j.X)
 		if err != nil {
@@ -167,10 +186,11 @@ func number(s string) ([]byte, error) {
 func usable(pub crypto.PublicKey) (Key, error) {
 	switch k := pub.(type) {
 	case *ecdsa.PublicKey:
-		if k.Curve != elliptic.P256() {
-			return Key{}, errors.New("curve is not P-256")
+		method := ecMethods[k.Curve.Params().Name]
+		if method == "" {
+			return Key{}, errors.New("curve is not P-256, P-384 or P-521")
 		}
-		return Key{Method: "ES256", Public: k}, nil
+		return Key{Method: method, Public: k}, nil
 	case *rsa.PublicKey:
 		if bits := k.N.BitLen(); bits < 2048 || bits > 8192 || k.E < 3 || k.E%2 == 0 {
 			return Key{}, errors.New("RSA key is not of 2048 to 8192 bits with an odd exponent")

@@ -74,35 +74,52 @@ func Verify(token []byte, keys []Key, now func() time.Time) (string, error) {
 		now = time.Now
 	}
 	parser := jwt.NewParser(
-		jwt.WithValidMethods([]string{"ES256", "RS256", "EdDSA"}),
+		jwt.WithValidMethods(methods),
 		jwt.WithAudience(Audience),
 		jwt.WithExpirationRequired(),
 		jwt.WithTimeFunc(now),
 	)
 	var got claims
-	_, err := parser.ParseWithClaims(string(token), &got, func(t *jwt.Token) (any, error) {
-		kid, _ := t.Header["kid"].(string)
-		return candidates(keys, t.Method.Alg(), kid)
-	})
-	switch {
-	case err == nil:
-	case errors.Is(err, jwt.ErrTokenMalformed):
-		return "", refused{"it is malformed"}
-	case errors.Is(err, jwt.ErrTokenExpired):
-		return "", refused{"it has expired"}
-	case errors.Is(err, jwt.ErrTokenNotValidYet):
-		return "", refused{"it is not valid yet"}
-	case errors.Is(err, jwt.ErrTokenInvalidAudience):
-		return "", refused{"it is not for the audience " + Audience}
-	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
-		return "", refused{"a required claim is missing"}
-	default:
-		return "", refused{"no known key signed it"}
+	if _, err := parser.ParseWithClaims(string(token), &got, among(keys)); err != nil {
+		return "", refusal(err)
 	}
 	if got.Subject == "" {
 		return "", ErrUnauthenticated
 	}
 	return got.Subject, nil
+}
+
+// methods are all that a token may be signed with.
+var methods = []string{"ES256", "ES384", "ES512", "RS256", "EdDSA"}
+
+// refusal is what the parser found, in our own words: its words may quote.
+func refusal(err error) error {
+	switch {
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return refused{"it is malformed"}
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return refused{"it has expired"}
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return refused{"it is not valid yet"}
+	case errors.Is(err, jwt.ErrTokenInvalidAudience):
+		return refused{"it is not for the audience " + Audience}
+	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
+		return refused{"it is from another issuer"}
+	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
+		return refused{"a required claim is missing"}
+	case errors.Is(err, errClaims):
+		return refused{"its claims do not belong together"}
+	default:
+		return refused{"no known key signed it"}
+	}
+}
+
+// among looks a token's key up.
+func among(keys []Key) jwt.Keyfunc {
+	return func(t *jwt.Token) (any, error) {
+		kid, _ := t.Header["kid"].(string)
+		return candidates(keys, t.Method.Alg(), kid)
+	}
 }
 
 // candidates are the keys that may have signed a token with this header. A

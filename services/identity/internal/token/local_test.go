@@ -56,7 +56,7 @@ func (k keys) jwks(t testing.TB) []byte {
 	}
 	b, err := json.Marshal(map[string]any{"keys": []map[string]string{
 		{"kty": "oct", "k": "AAAA", "kid": "shared"},
-		{"kty": "EC", "crv": "P-384", "x": "AA", "y": "AA"},
+		{"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"},
 		{"kty": "EC", "crv": "P-256", "use": "enc", "x": "AA", "y": "AA"},
 		{"kty": "EC", "crv": "P-256", "kid": "ec", "use": "sig", "x": b64(point[1:33]), "y": b64(point[33:])},
 		{"kty": "RSA", "kid": "rsa", "alg": "RS256", "n": b64(k.rsa.N.Bytes()), "e": b64([]byte{1, 0, 1})},
@@ -171,11 +171,11 @@ func TestParseKeysRefuses(t *testing.T) {
 	if err != nil {
 		t.Skip("the toolchain makes no small RSA keys:", err)
 	}
-	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	p224, err := ecdsa.GenerateKey(elliptic.P224(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret, err := x509.MarshalPKCS8PrivateKey(p384)
+	secret, err := x509.MarshalPKCS8PrivateKey(p224)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestParseKeysRefuses(t *testing.T) {
 		"short Ed25519":      []byte(`{"keys":[{"kty":"OKP","crv":"Ed25519","x":"AQ"}]}`),
 		"huge exponent":      []byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQABAQAB"}]}`),
 		"small RSA":          pemOf(t, small.Public()),
-		"P-384":              pemOf(t, p384.Public()),
+		"P-224":              pemOf(t, p224.Public()),
 		"private key in PEM": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
 		"damaged PEM":        pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("x")}),
 		"too large":          make([]byte, 2<<20),

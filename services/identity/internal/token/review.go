@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	authv1 "k8s.io/api/authentication/v1"
@@ -51,10 +52,19 @@ func (k *Kube) ask(ctx context.Context, token []byte, audiences []string) (authv
 	// An API server's error can quote the object it was sent, and with it the
 	// token: only the kind of error goes on.
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		if away(status.Status().Code) {
+			return authv1.TokenReviewStatus{}, fmt.Errorf("asking for a token review: %w: %s", ErrUnreachable, apierrors.ReasonForError(err))
+		}
 		return authv1.TokenReviewStatus{}, fmt.Errorf("asking for a token review: %s", apierrors.ReasonForError(err))
 	}
 	if cause := ctx.Err(); cause != nil {
 		return authv1.TokenReviewStatus{}, fmt.Errorf("asking for a token review: %w", cause)
 	}
-	return authv1.TokenReviewStatus{}, errors.New("asking for a token review: no answer from the API server")
+	return authv1.TokenReviewStatus{}, fmt.Errorf("asking for a token review: %w: no answer", ErrUnreachable)
+}
+
+// away tells the answers of an API server, or of what stands before it, that
+// cannot do its work from those of one that does not want to.
+func away(code int32) bool {
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
 }

@@ -14,6 +14,9 @@ var (
 	ErrInvalid = errors.New("token is not valid")
 	// ErrUnauthenticated says that the authenticator found no user behind the token.
 	ErrUnauthenticated = errors.New("token is not authenticated")
+	// ErrUnreachable says that the authenticator could not be asked: nothing is
+	// known of the token.
+	ErrUnreachable = errors.New("the API server cannot be asked")
 )
 
 // refused is an ErrInvalid with the authenticator's reason.
