@@ -47,6 +47,9 @@ func newServer(r *Reader) *server { return &server{r: r, busy: make(chan struct{
 
 // start begins to serve chunks. Asking begins with serve.
 func (s *server) start() error {
+	if s.r.store.only != nil {
+		return nil // it has nothing whole to serve
+	}
 	sub, err := s.r.t.Serve(s.r.names.peer+s.r.t.Peer(), s.r.t.Peer(), s.chunk)
 	if err != nil {
 		return err
@@ -61,13 +64,19 @@ func (s *server) stop() {
 	s.serve(false)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pull.Stop()
+	if s.pull != nil {
+		s.pull.Stop()
+	}
 	s.kept = nil
 }
 
 // serve joins or leaves those who answer asks. Only who is in sync may: a peer
-// with a hole would cost the others a round trip.
+// with a hole would cost the others a round trip. Nor may who keeps only some
+// tables: it would hand out a state that lacks the others.
 func (s *server) serve(on bool) {
+	if s.r.store.only != nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkBuild is one snapshot of 175,000 rows of 300 bytes.
 func BenchmarkBuild(b *testing.B) {
-	s := newStore()
+	s := newStore(nil)
 	var state []Change
 	for i := range 175_000 {
 		state = append(state, put(4, fmt.Sprintf("pod/namespace-%d/service-%d-%x", i%500, i/15, i*7919), fmt.Sprintf("%0250d", i)))
@@ -38,7 +38,7 @@ func BenchmarkReplace(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		s := newStore()
+		s := newStore(nil)
 		s.rekey([digestKeySize]byte{1})
 		s.replace(position{1, 1}, state, trace.SpanContext{})
 	}

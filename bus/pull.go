@@ -24,13 +24,14 @@ var errManifest = errors.New("malformed manifest")
 // download is what has come of one snapshot.
 type download struct {
 	snapshot uint64
-	chunks   [][]Change
+	chunks   [][]Change // the kept rows of each
 	have     int
+	rows     uint64 // in the chunks that came, kept or not
 }
 
 // pull gets a snapshot's chunks, a few at a time. When the peer stops answering
 // it gives back what it got, for another peer that has the same snapshot.
-func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, old *download) ([]Change, *download, error) {
+func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, old *download, only only) ([]Change, *download, error) {
 	if m.GetChunks() > maxChunks || !validPeer(m.GetPeer()) {
 		return nil, nil, errManifest
 	}
@@ -62,7 +63,10 @@ func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, o
 				}
 				watchdog.Reset(pullTimeout)
 				mu.Lock()
-				d.chunks[i] = rows
+				d.rows += uint64(len(rows))
+				if d.chunks[i] = only.of(rows); d.chunks[i] == nil {
+					d.chunks[i] = []Change{}
+				}
 				d.have++
 				mu.Unlock()
 			}
@@ -80,8 +84,8 @@ func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, o
 	for _, c := range d.chunks {
 		state = append(state, c...)
 	}
-	if uint64(len(state)) != m.GetRows() {
-		return nil, nil, fmt.Errorf("%w: %d rows promised, %d in its chunks", errManifest, m.GetRows(), len(state))
+	if d.rows != m.GetRows() {
+		return nil, nil, fmt.Errorf("%w: %d rows promised, %d in its chunks", errManifest, m.GetRows(), d.rows)
 	}
 	return state, nil, nil
 }
@@ -110,9 +114,6 @@ func pullChunk(ctx context.Context, t Transport, subject string, snapshot uint64
 		if c.Value == nil {
 			return nil, fmt.Errorf("pulling chunk %d: %w: removal in a snapshot", i, errBody)
 		}
-	}
-	if rows == nil {
-		rows = []Change{}
 	}
 	return rows, nil
 }

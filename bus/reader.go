@@ -22,6 +22,11 @@ type ReaderConfig struct {
 	// Silence is how long the writer may stay unheard before the copy is stale;
 	// 0 means 3 s.
 	Silence time.Duration
+	// Tables are the only ones whose rows are kept, compared with the writer's
+	// and handed out; empty means all. Memory then follows the size of these
+	// tables alone. Such a reader answers no other peer, since it has not what
+	// others ask for, and no writer leads with it.
+	Tables []busv1.Table
 }
 
 // The writer sends a beacon each second: three missed ones are no chance.
@@ -64,7 +69,7 @@ func NewReader(t Transport, cfg ReaderConfig) *Reader {
 		cfg.Silence = defaultSilence
 	}
 	r := &Reader{
-		t: t, names: subjectsOf(t), cfg: cfg, store: newStore(), in: newInbox(),
+		t: t, names: subjectsOf(t), cfg: cfg, store: newStore(onlyOf(cfg.Tables)), in: newInbox(),
 		metrics: newMetrics(registererOf(t, cfg.Registry), t.Cluster()),
 	}
 	r.newest.Store(&position{})

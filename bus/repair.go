@@ -129,7 +129,7 @@ func (r *Reader) fetch(ctx context.Context, ask *busv1.Ask, partial *download) r
 		return res
 	}
 	if m := res.answer.GetManifest(); m != nil {
-		res.state, res.partial, res.err = pull(ctx, r.t, r.names, m, partial)
+		res.state, res.partial, res.err = pull(ctx, r.t, r.names, m, partial, r.store.only)
 	}
 	return res
 }

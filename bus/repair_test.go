@@ -11,7 +11,7 @@ import (
 
 // at makes a reader that stands at a position and talks to nobody.
 func at(p position, rows ...Change) *Reader {
-	r := &Reader{t: noTransport{}, store: newStore(), cfg: ReaderConfig{Now: nowhen}, metrics: newMetrics(nil, "local")}
+	r := &Reader{t: noTransport{}, store: newStore(nil), cfg: ReaderConfig{Now: nowhen}, metrics: newMetrics(nil, "local")}
 	r.newest.Store(&position{})
 	r.store.replace(p, rows, trace.SpanContext{})
 	r.saw(p)

@@ -209,11 +209,12 @@ func (r *Reader) applyCut(at position, parts [][]byte, parent string) bool {
 			slog.Warn("log message could not be read", "cluster", r.t.Cluster(), "epoch", at.epoch, "seq", at.seq, "error", err)
 			return false
 		}
-		c.changes = append(c.changes, changes...)
+		c.changes = append(c.changes, r.store.only.of(changes)...)
 		if observed != 0 {
 			c.observed = time.Unix(0, int64(observed))
 		}
 	}
+	c.entry = r.store.only.past(c.entry, c.changes)
 	span := startApply(r.t.Cluster(), parent, at, len(c.changes))
 	c.trace = span.SpanContext()
 	r.store.apply(c)

@@ -80,6 +80,8 @@ type simProcess struct {
 	w    *bus.Writer
 	led  bool
 	cut  bool
+	// narrow: it keeps the table of nodes alone, and never leads.
+	narrow bool
 
 	mu   sync.Mutex
 	view rowMap
@@ -119,8 +121,9 @@ func (s *sim) run() {
 		return bustest.Pass
 	})
 	for range 5 {
-		s.start()
+		s.start(false)
 	}
+	s.start(true)
 	s.lead(s.procs[0])
 	s.faulty.Store(true)
 	for range 150 {
@@ -143,9 +146,13 @@ func (s *sim) run() {
 	}
 }
 
-func (s *sim) start() {
-	p := &simProcess{name: fmt.Sprint("p", len(s.procs)), tr: s.mem.Join(""), view: rowMap{}}
-	p.r = bus.NewReader(p.tr, bus.ReaderConfig{})
+func (s *sim) start(narrow bool) {
+	p := &simProcess{name: fmt.Sprint("p", len(s.procs)), tr: s.mem.Join(""), view: rowMap{}, narrow: narrow}
+	cfg := bus.ReaderConfig{}
+	if narrow {
+		cfg.Tables = []busv1.Table{busv1.Table_TABLE_NODES}
+	}
+	p.r = bus.NewReader(p.tr, cfg)
 	skew := time.Duration(s.rng.IntN(60_000)-30_000) * time.Millisecond
 	p.w = bus.NewWriter(p.tr, p.r, bus.WriterConfig{Now: func() time.Time { return time.Now().Add(skew) }})
 	s.procs = append(s.procs, p)
@@ -183,7 +190,7 @@ func (s *sim) step() {
 	case x < 66:
 		pass(time.Duration(s.rng.IntN(5000)) * time.Millisecond)
 	case x < 71: // somebody else wins the lease
-		if p != s.leader && !p.cut {
+		if p != s.leader && !p.cut && !p.narrow {
 			s.lead(p)
 		}
 	case x < 80: // an old leader doesn't know
@@ -201,11 +208,12 @@ func (s *sim) step() {
 		s.mem.Slow(p.tr)
 	case x < 96:
 		if s.damages() && p != s.leader {
-			bus.Forget(p.r, busv1.Table_TABLE_NODES, key(s.rng.IntN(20)))
+			k := key(s.rng.IntN(20))
+			bus.Forget(p.r, tableOf(k), k)
 		}
 	default:
-		if len(s.procs) < 8 {
-			s.start()
+		if len(s.procs) < 9 {
+			s.start(s.rng.IntN(4) == 0)
 		}
 	}
 }
@@ -216,11 +224,27 @@ func (s *sim) damages() bool { return s.seed%2 == 0 }
 
 func key(i int) string { return fmt.Sprint("k", i) }
 
+// tableOf spreads the keys over two tables.
+func tableOf(key string) busv1.Table {
+	if key[len(key)-1]%2 == 0 {
+		return busv1.Table_TABLE_NODES
+	}
+	return busv1.Table_TABLE_NAMESPACES
+}
+
+// of is what a process must hold of a state.
+func (p *simProcess) of(state rowMap) rowMap {
+	out := maps.Clone(state)
+	maps.DeleteFunc(out, func(k, _ string) bool { return p.narrow && tableOf(k) != busv1.Table_TABLE_NODES })
+	return out
+}
+
 // change makes a writer append; only the true leader's changes are the truth.
 func (s *sim) change(p *simProcess) {
 	var changes []bus.Change
 	for range 1 + s.rng.IntN(4) {
-		c := bus.Change{Table: busv1.Table_TABLE_NODES, Key: key(s.rng.IntN(20))}
+		k := key(s.rng.IntN(20))
+		c := bus.Change{Table: tableOf(k), Key: k}
 		if s.rng.IntN(3) > 0 {
 			c.Value = []byte(strconv.Itoa(s.rng.IntN(1000)))
 			if s.rng.IntN(8) == 0 { // several in one cut make it one of parts
@@ -250,7 +274,7 @@ func (s *sim) change(p *simProcess) {
 func (s *sim) lead(p *simProcess) {
 	var truth []bus.Change
 	for k, v := range s.truth {
-		truth = append(truth, bus.Change{Table: busv1.Table_TABLE_NODES, Key: k, Value: []byte(v)})
+		truth = append(truth, bus.Change{Table: tableOf(k), Key: k, Value: []byte(v)})
 	}
 	if err := p.w.Lead(s.ctx, truth); err != nil {
 		s.t.Errorf("leading: %v", err)
@@ -276,11 +300,12 @@ func held(r *bus.Reader) rowMap {
 func (s *sim) check(p *simProcess) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if got := held(p.r); !maps.Equal(got, s.truth) {
-		s.t.Errorf("seed %d: %s holds %v at %+v, truth is %v", s.seed, p.name, short(got), p.r.Status(), short(s.truth))
+	truth := p.of(s.truth)
+	if got := held(p.r); !maps.Equal(got, truth) {
+		s.t.Errorf("seed %d: %s holds %v at %+v, truth is %v", s.seed, p.name, short(got), p.r.Status(), short(truth))
 	}
-	if !maps.Equal(p.view, s.truth) {
-		s.t.Errorf("seed %d: consumer of %s was told %v, truth is %v", s.seed, p.name, short(p.view), short(s.truth))
+	if !maps.Equal(p.view, truth) {
+		s.t.Errorf("seed %d: consumer of %s was told %v, truth is %v", s.seed, p.name, short(p.view), short(truth))
 	}
 	var last place
 	for _, v := range p.seen {
@@ -293,7 +318,7 @@ func (s *sim) check(p *simProcess) {
 		}
 		if want, ok := s.states[v.at]; !ok {
 			s.t.Errorf("seed %d: %s was at %v, where no writer was", s.seed, p.name, v.at)
-		} else if !maps.Equal(v.view, want) {
+		} else if want = p.of(want); !maps.Equal(v.view, want) {
 			s.t.Errorf("seed %d: consumer of %s held %v at %v, the writer held %v", s.seed, p.name, short(v.view), v.at, short(want))
 		}
 	}

@@ -32,7 +32,9 @@ type rows struct {
 // store is one process's copy of the log: the rows, the recent past, and where
 // the consumer stands. Reader and Writer share one; whoever holds mu is the log.
 type store struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+	// only are the tables kept; it never changes.
+	only   only
 	tables map[busv1.Table]*rows
 	// bytes is the size of all keys and values.
 	bytes int
@@ -54,8 +56,8 @@ type store struct {
 	out      *outbox
 }
 
-func newStore() *store {
-	s := &store{tables: map[busv1.Table]*rows{}, out: newOutbox()}
+func newStore(only only) *store {
+	s := &store{only: only, tables: map[busv1.Table]*rows{}, out: newOutbox()}
 	s.hash = newHasher(s.key)
 	return s
 }
@@ -214,6 +216,9 @@ func (s *store) mismatches(want []*busv1.Sum) []busv1.Table {
 	var bad []busv1.Table
 	seen := make(map[busv1.Table]bool, len(want))
 	for _, w := range want {
+		if !s.only.keeps(w.GetTable()) {
+			continue
+		}
 		seen[w.GetTable()] = true
 		r := s.tables[w.GetTable()]
 		if r == nil {

@@ -19,7 +19,7 @@ func TestSumsFollowAnyPath(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var digest [digestKeySize]byte
 	digest[3] = 9
-	a, b := newStore(), newStore()
+	a, b := newStore(nil), newStore(nil)
 	a.rekey(digest)
 	for range 2000 {
 		c := put(busv1.Table(1+rng.IntN(5)), fmt.Sprint(rng.IntN(50)), fmt.Sprint(rng.IntN(9)))
@@ -46,7 +46,7 @@ func TestSumsFollowAnyPath(t *testing.T) {
 }
 
 func TestMismatchesNameTheTables(t *testing.T) {
-	s := newStore()
+	s := newStore(nil)
 	s.rekey([digestKeySize]byte{1})
 	s.put(put(1, "a", "x"))
 	s.put(put(2, "a", "x"))
@@ -103,7 +103,7 @@ func TestSnapshotsOfTwoPeersAreOne(t *testing.T) {
 		state = append(state, Change{busv1.Table(1 + i%4), fmt.Sprint("k", i), noise})
 	}
 	build := func() *snapshot {
-		s := newStore()
+		s := newStore(nil)
 		s.rekey([digestKeySize]byte{5})
 		rng.Shuffle(len(state), func(i, j int) { state[i], state[j] = state[j], state[i] })
 		s.replace(position{9, 9}, state, trace.SpanContext{})
@@ -141,7 +141,7 @@ func TestSnapshotsOfTwoPeersAreOne(t *testing.T) {
 }
 
 func TestReplaceTellsOnlyDifferences(t *testing.T) {
-	s := newStore()
+	s := newStore(nil)
 	s.replace(position{1, 1}, []Change{put(1, "a", "1"), put(1, "b", "1"), put(2, "a", "1")}, trace.SpanContext{})
 	s.out.attach()
 	if first, ok := s.next(); !ok || !first.Complete || len(first.Changes) != 3 {
@@ -164,7 +164,7 @@ func TestReplaceTellsOnlyDifferences(t *testing.T) {
 }
 
 func TestAnswersSayBehindRatherThanWrong(t *testing.T) {
-	s := newStore()
+	s := newStore(nil)
 	r := &Reader{t: noTransport{}, store: s, cfg: ReaderConfig{Now: nowhen}, metrics: newMetrics(nil, "local")}
 	r.newest.Store(&position{})
 	srv := newServer(r)

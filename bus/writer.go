@@ -23,6 +23,8 @@ const (
 // has resigned, or another one has raised the epoch.
 var ErrNotLeading = errors.New("not leading the log")
 
+var errNarrow = errors.New("its reader keeps only some tables")
+
 // WriterConfig sets up a Writer; the zero value is right for production.
 type WriterConfig struct {
 	// Now is the clock; nil means time.Now.
@@ -63,6 +65,9 @@ func NewWriter(t Transport, r *Reader, cfg WriterConfig) *Writer {
 func (w *Writer) Lead(ctx context.Context, truth []Change) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("leading the log: %w", err)
+	}
+	if w.store.only != nil {
+		return fmt.Errorf("leading the log: %w", errNarrow)
 	}
 	var key [digestKeySize]byte
 	if _, err := rand.Read(key[:]); err != nil {
