@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weftmesh/weft/bus"
@@ -21,6 +22,10 @@ type Config struct {
 	Bus  bus.Config
 	Wait time.Duration // for the bus; 0 means 3 s
 	Hear time.Duration // when no heartbeat answers; 0 means 6 s
+	// Options are for a bus that is reached in an unusual way.
+	Options []nats.Option
+	// Explain says why no bus answers; nil means by knocking at its servers.
+	Explain func(error) error
 }
 
 const (
@@ -43,7 +48,7 @@ type Answer struct {
 // Roll asks heartbeat who is alive. When none answers it calls listening with
 // the time it will take, and listens itself.
 func Roll(ctx context.Context, cfg Config, listening func(time.Duration)) (Answer, error) {
-	t, err := bus.Connect(ctx, cfg.Bus, "weft", prometheus.NewRegistry())
+	t, err := bus.Connect(ctx, cfg.Bus, "weft", prometheus.NewRegistry(), cfg.Options...)
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the mesh: %w", err)
 	}
@@ -64,6 +69,9 @@ func rollFrom(ctx context.Context, t bus.Transport, cfg Config, listening func(t
 		return Answer{Roll: roll, Cluster: t.Cluster(), At: time.Now(), Heard: true}, err
 	case ctx.Err() != nil:
 		return Answer{}, fmt.Errorf("asking the mesh: %w", context.Cause(ctx))
+	}
+	if cfg.Explain != nil {
+		return Answer{}, cfg.Explain(err)
 	}
 	return Answer{}, explain(ctx, cfg.Bus, err)
 }

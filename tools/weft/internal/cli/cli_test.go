@@ -64,8 +64,8 @@ func TestWrongCommandLines(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, out, errOut := weft(t, "version")
-	if code != 0 || !strings.HasPrefix(out, "weft dev\ncommit unknown\ngo1.") || errOut != "" {
+	code, out, errOut := weft(t, "version", "--client", "-v")
+	if code != 0 || !strings.HasPrefix(out, "Client version: dev\nClient commit: unknown\nClient platform: go1.") || errOut != "" {
 		t.Errorf("exit code = %d, stdout %q, stderr %q", code, out, errOut)
 	}
 }

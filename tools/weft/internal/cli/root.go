@@ -19,6 +19,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/busd"
 	"github.com/weftmesh/weft/tools/weft/internal/demo"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
 	"github.com/weftmesh/weft/tools/weft/internal/tracing"
 )
@@ -26,9 +27,11 @@ import (
 // commands is the one place where a command joins the tree.
 func commands() []func() *cobra.Command {
 	return []func() *cobra.Command{
-		demo.Command,
+		manifest.InjectCommand,
+		manifest.UninjectCommand,
 		statusCommand,
 		tracing.Command,
+		demo.Command,
 		busd.Command,
 		pki.Command,
 		versionCommand,
@@ -42,6 +45,9 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root := newRoot()
 	root.SetOut(out)
 	root.SetErr(errOut)
+	if path := plugin(root, args); path != "" {
+		return runPlugin(ctx, path, args[1:], out, errOut)
+	}
 	root.SetArgs(twoDashes(args, longFlags(root)))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -57,7 +63,7 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           who,
-		Short:         "Look at, try and repair a Weft mesh",
+		Short:         "Install, look at, try and repair a Weft mesh",
 		SilenceErrors: true, // Main prints them
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -165,3 +171,11 @@ func (o *output) Set(text string) error {
 
 // Type is the placeholder in help.
 func (o *output) Type() string { return "format" }
+
+// noArgs refuses arguments in the words of a wrong command line.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("argument %q is one too many for `%s`", args[0], cmd.CommandPath())}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/ask"
+	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/settings"
 	"github.com/weftmesh/weft/tools/weft/internal/show"
 )
@@ -39,6 +40,8 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List the mesh's processes: version, how far each has read, whether it is alive",
+		Example: `  weft status --context production
+  weft status -bus.servers nats://127.0.0.1:14200    # a mesh without Kubernetes`,
 		Long: `List the mesh's processes: version, how far each has read the log of changes
 (EPOCH/SEQ), how long the last change took to reach it (LAG), and whether it is
 
@@ -48,7 +51,11 @@ func statusCommand() *cobra.Command {
   silent   it has said nothing for 15 s: it may be dead or cut off
 
 Below the table are the objects that the watcher had to skip, with the reasons.
-The answer is heartbeat's; where none runs, the command listens itself.`,
+The answer is heartbeat's; where none runs, the command listens itself.
+
+The bus is the one that -bus.servers names. Without it, it is the bus of the mesh
+in the kubeconfig's cluster, reached through the API server; and without a
+kubeconfig the one on this machine.`,
 		Args: noArgs,
 	}
 	format := bindOutput(cmd)
@@ -66,7 +73,14 @@ The answer is heartbeat's; where none runs, the command listens itself.`,
 			level = slog.LevelDebug
 		}
 		slog.SetDefault(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})))
-		status, err := askStatus(cmd.Context(), cfg, cmd.ErrOrStderr())
+		ctx := cmd.Context()
+		asking := ask.Config{Bus: cfg.Bus, Wait: cfg.Wait, Hear: cfg.Hear}
+		if len(cfg.Bus.Servers) == 0 {
+			if asking, err = throughCluster(ctx, kube.From(cmd), asking); err != nil {
+				return err
+			}
+		}
+		status, err := askStatus(ctx, asking, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -76,8 +90,8 @@ The answer is heartbeat's; where none runs, the command listens itself.`,
 }
 
 // askStatus asks the mesh. What takes a while is said on progress.
-func askStatus(ctx context.Context, cfg statusConfig, progress io.Writer) (show.Status, error) {
-	answer, err := ask.Roll(ctx, ask.Config{Bus: cfg.Bus, Wait: cfg.Wait, Hear: cfg.Hear}, func(wait time.Duration) {
+func askStatus(ctx context.Context, cfg ask.Config, progress io.Writer) (show.Status, error) {
+	answer, err := ask.Roll(ctx, cfg, func(wait time.Duration) {
 		// Lost progress is no loss.
 		_, _ = fmt.Fprintf(progress, "No heartbeat answers: listening for %s to what the processes say themselves.\n", wait)
 	})

@@ -1,0 +1,264 @@
+package manifest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/weftmesh/weft/services/injector/inject"
+	"github.com/weftmesh/weft/services/kit/build"
+	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/kube"
+)
+
+type injectOptions struct {
+	manual, alone, ingress, noIdentity bool
+	registry                           string
+	flags                              *Flags
+	format                             *Format
+}
+
+// InjectCommand returns `weft inject`.
+func InjectCommand() *cobra.Command {
+	var o injectOptions
+	cmd := &cobra.Command{
+		Use:   "inject FILE|DIRECTORY|URL|-",
+		Short: "Add the proxy to manifests",
+		Long: `Add the proxy to the workloads in manifests, and write them to standard output.
+What was injected and what was not, and why, is said on standard error.
+
+Workloads and namespaces get the annotation linkerd.io/inject, and one
+config.linkerd.io annotation for each flag that differs from the mesh's own
+settings; the injector does the rest when pods are made. With --manual the proxy
+itself is put into the manifests.`,
+		Example: `  kubectl get deploy -o yaml | weft inject - | kubectl apply -f -
+  weft inject --skip-outbound-ports 3306 app.yaml | kubectl apply -f -`,
+		Args: oneSource,
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&o.manual, "manual", false, "put the proxy itself into the manifests")
+	fs.BoolVar(&o.alone, "ignore-cluster", false, "ask no cluster for the mesh's settings; use the defaults")
+	fs.BoolVar(&o.ingress, "ingress", false, "the pods are an ingress: route by the host that a request names")
+	fs.BoolVar(&o.noIdentity, "disable-identity", false, "")
+	fs.StringVar(&o.registry, "registry", os.Getenv("LINKERD_DOCKER_REGISTRY"), "where the proxy's image is ($LINKERD_DOCKER_REGISTRY)")
+	_ = fs.MarkHidden("disable-identity") // it exists
+	o.flags = BindFlags(fs, append(ProxyFlags(), injectFlags()...))
+	o.format = BindFormat(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if o.noIdentity {
+			return &say.Problem{
+				What: "identity cannot be disabled", Why: "every proxy has one: without it there is no mTLS",
+				Next: "leave --disable-identity away", Code: exitUsage,
+			}
+		}
+		mesh := inject.Mesh{Values: inject.DefaultValues(build.Version()), ControllerNamespace: kube.From(cmd).Mesh}
+		if !o.alone {
+			var err error
+			if mesh, err = meshOf(cmd.Context(), kube.From(cmd)); err != nil {
+				return err
+			}
+		}
+		docs, err := Read(cmd.Context(), args[0], cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr(), docs, mesh, verbose(cmd))
+	}
+	return cmd
+}
+
+// oneSource wants one argument.
+func oneSource(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	return &say.Problem{
+		What: fmt.Sprintf("`%s` wants one file, directory or URL, or - for standard input, but got %d arguments", cmd.CommandPath(), len(args)),
+		Next: fmt.Sprintf("see `%s --help`", cmd.CommandPath()), Code: exitUsage,
+	}
+}
+
+// exitUsage is the exit code for what makes no sense.
+const exitUsage = 64
+
+func verbose(cmd *cobra.Command) bool {
+	v, _ := cmd.Flags().GetBool("verbose")
+	return v
+}
+
+// meshOf asks the cluster for the mesh's settings.
+func meshOf(ctx context.Context, flags *kube.Flags) (inject.Mesh, error) {
+	client, err := flags.Connect()
+	if err != nil {
+		return inject.Mesh{}, alone(err)
+	}
+	ns := client.Namespace()
+	cm, err := client.Get(ctx, kube.ConfigMaps, ns, "linkerd-config")
+	if apierrors.IsNotFound(err) {
+		return inject.Mesh{}, &say.Problem{
+			What: "there is no mesh in namespace " + ns, Why: "its ConfigMap linkerd-config does not exist",
+			Next: "name another namespace with --linkerd-namespace, or use the defaults with --ignore-cluster", Err: err,
+		}
+	}
+	if err != nil {
+		return inject.Mesh{}, alone(err)
+	}
+	text, _, _ := unstructured.NestedString(cm.Object, "data", "values")
+	values, err := inject.ParseValues([]byte(text), build.Version())
+	if err != nil {
+		return inject.Mesh{}, fmt.Errorf("reading the mesh's settings in ConfigMap %s/linkerd-config: %w", ns, err)
+	}
+	mesh := inject.Mesh{Values: values, ControllerNamespace: ns}
+	roots, err := client.Get(ctx, kube.ConfigMaps, ns, "linkerd-identity-trust-roots")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return inject.Mesh{}, err
+	}
+	if err == nil {
+		mesh.Anchors, _, _ = unstructured.NestedString(roots.Object, "data", "ca-bundle.crt")
+	}
+	return mesh, nil
+}
+
+// alone adds the way around to what is wrong with the cluster.
+func alone(err error) error {
+	if problem, ok := errors.AsType[*say.Problem](err); ok {
+		with := *problem
+		with.Next += "\nor use the mesh's defaults with --ignore-cluster"
+		return &with
+	}
+	return err
+}
+
+// run injects documents; the report goes to errOut.
+func (o injectOptions) run(out, errOut io.Writer, docs []Document, mesh inject.Mesh, verbose bool) error {
+	options := inject.Options{Config: o.annotations(mesh.Values), Ingress: o.ingress}
+	change := inject.Annotate
+	if o.manual {
+		change = inject.Manual
+		if mesh.Anchors == "" {
+			fmt.Fprintln(errOut, warning, "no trust anchors are known: the proxies get none and will not start")
+		}
+	}
+	done, reports, err := each(docs, func(object Object) (Object, []inject.Report, error) {
+		return change(object, mesh, options)
+	})
+	reportInject(errOut, reports, verbose)
+	if err != nil {
+		return refusal(err)
+	}
+	return Write(out, *o.format, done)
+}
+
+// each changes documents one by one. A document that is refused does not hide
+// what is wrong with the next.
+func each(docs []Document, change func(Object) (Object, []inject.Report, error)) ([]Document, []inject.Report, error) {
+	var all []inject.Report
+	var failed error
+	out := make([]Document, 0, len(docs))
+	for _, d := range docs {
+		if !named(d.Object) {
+			all = append(all, inject.Report{Outcome: inject.Unchanged})
+			out = append(out, d)
+			continue
+		}
+		object, reports, err := change(d.Object)
+		all = append(all, reports...)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", d.Where(), err))
+			continue
+		}
+		if !reflect.DeepEqual(object, d.Object) {
+			d.Object, d.Raw = object, nil
+		}
+		out = append(out, d)
+	}
+	return out, all, failed
+}
+
+// named says whether an object says what it is.
+func named(object Object) bool {
+	kind, _ := object["kind"].(string)
+	version, _ := object["apiVersion"].(string)
+	return kind != "" && version != ""
+}
+
+func refusal(err error) error {
+	next := "take those out, or change them; what the report calls injected could be"
+	if errors.Is(err, inject.ErrControlPlane) {
+		next = "use --manual"
+	}
+	return &say.Problem{What: "not everything can be injected, so nothing was written", Why: err.Error(), Next: next, Err: err}
+}
+
+// annotations are those of the flags that differ from the mesh's own settings.
+func (o injectOptions) annotations(base *inject.Values) map[string]string {
+	out := make(map[string]string)
+	have := tree(base)
+	for _, g := range o.flags.Given() {
+		if same(have, g) {
+			continue
+		}
+		out[g.Annotation] = g.Text
+	}
+	image := base.Proxy.Image.Name
+	if with := Registry(image, o.registry); with != image && out[config+"proxy-image"] == "" {
+		out[config+"proxy-image"] = with
+	}
+	return out
+}
+
+// same says whether all values that g stands for are so already.
+func same(have Object, g Given) bool {
+	if len(g.Values) == 0 || g.Name == "image-pull-policy" { // of which pods have more than one
+		return false
+	}
+	for _, path := range g.Values {
+		if value, _ := lookup(have, path); fmt.Sprint(value) != fmt.Sprint(g.Value) {
+			return false
+		}
+	}
+	return true
+}
+
+// lookup finds a value by its path.
+func lookup(have Object, path string) (any, bool) {
+	value, ok, err := unstructured.NestedFieldNoCopy(have, strings.Split(path, ".")...)
+	return value, ok && err == nil
+}
+
+// tree is values as the chart has them.
+func tree(v *inject.Values) Object {
+	var out Object
+	text, err := json.Marshal(v)
+	if err != nil || json.Unmarshal(text, &out) != nil {
+		return nil // every flag then counts as different
+	}
+	return out
+}
+
+// Registry is an image at another registry; an empty one changes nothing.
+func Registry(image, registry string) string {
+	if registry == "" {
+		return image
+	}
+	return strings.TrimSuffix(registry, "/") + "/" + image[strings.LastIndex(image, "/")+1:]
+}
+
+// span takes a duration; plain numbers are seconds.
+func span(s string) (any, error) {
+	if d, err := time.ParseDuration(cmp.Or(s, "x")); err == nil && d >= 0 {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%q is not a duration (like 60s)", s)
+}
