@@ -2,16 +2,20 @@ package identity_test
 
 import (
 	"context"
+	"crypto/fips140"
 	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weftmesh/weft/proxy/internal/header"
 	"github.com/weftmesh/weft/proxy/internal/identity"
@@ -94,6 +98,10 @@ func TestMutualTLS(t *testing.T) {
 	if c.CurveID != tls.X25519MLKEM768 { // depends on the go line of go.mod
 		t.Errorf("key exchange %v, want X25519MLKEM768", c.CurveID)
 	}
+	if uris := c.PeerCertificates[0].URIs; len(uris) != 1 || uris[0].String() != "spiffe://cluster.local/ns/ns/sa/bob" {
+		t.Errorf("URIs %v: this test must be of a leaf as the identity service makes it", uris)
+	}
+	t.Logf("FIPS mode: %t", fips140.Enabled())
 }
 
 func TestNoALPNIsSelectedUnlessOffered(t *testing.T) {
@@ -195,6 +203,79 @@ func TestRenewalSwapsTheCertificate(t *testing.T) {
 	}
 }
 
+// An expired certificate is still shown, and refused by others; the proxy stays
+// ready, and is itself again when the service is.
+func TestExpiry(t *testing.T) {
+	ca := identitytest.New(t)
+	b := ca.Local(t, bob)
+	ca.Life(2 * time.Second)
+	cfg := ca.Config(t, alice)
+	reg := prometheus.NewPedanticRegistry()
+	a, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg), Log: slog.New(slog.DiscardHandler), Metrics: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = a.Run(ctx) }()
+	<-a.Ready()
+	ca.Fail(errors.New("no issuer"))
+	eventually(t, "the end of the certificate", func() bool { return time.Now().After(a.Expires()) })
+	for name, pair := range map[string][2]*identity.Local{"as a client": {b, a}, "as a server": {a, b}} {
+		if _, _, err := shake(t, pair[0].ServerTLS(), pair[1].ClientTLS(pair[0].Name(), pair[0].Name())); err == nil || !strings.Contains(err.Error(), "expired") {
+			t.Errorf("%s: %v, want a refusal of the expired certificate", name, err)
+		}
+	}
+	select {
+	case <-a.Ready():
+	default:
+		t.Error("no longer ready")
+	}
+	ca.Life(time.Hour)
+	ca.Fail(nil)
+	eventually(t, "a new certificate", func() bool { return time.Now().Before(a.Expires()) })
+	if _, _, err := shake(t, b.ServerTLS(), a.ClientTLS(bob, bob)); err != nil {
+		t.Error(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		switch f.GetName() {
+		case "control_identity_cert_expiration_timestamp_seconds":
+			if got := f.GetMetric()[0].GetGauge().GetValue(); got != float64(a.Expires().Unix()) {
+				t.Errorf("expires at %v by the metrics, want %v", got, a.Expires().Unix())
+			}
+		case "control_identity_cert_refreshes_total":
+			if n := len(f.GetMetric()); n != 2 { // ok and error
+				t.Errorf("%d results counted, want 2", n)
+			}
+		}
+	}
+	if len(families) != 3 {
+		t.Errorf("%d metrics, want 3", len(families))
+	}
+}
+
+// The handshakes again with GODEBUG=fips140=on, in a process of their own.
+func TestFIPS(t *testing.T) {
+	if fips140.Enabled() {
+		t.Skip("this is the inner run")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^(TestMutualTLS|TestRefusals)$", "-test.v", "-test.count=1")
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=on")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"--- PASS: TestMutualTLS ", "--- PASS: TestRefusals ", "FIPS mode: true"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
 func TestTokenIsReadAgain(t *testing.T) {
 	ca := identitytest.New(t)
 	ca.Life(2 * time.Second)
@@ -241,11 +322,19 @@ func TestKeyIsMadeOnceAndKept(t *testing.T) {
 	if first, second := read(), read(); first != second {
 		t.Error("a new key was made over the old one")
 	}
+	// Killed between the two files: the key is kept, the request made for it.
+	first := read()
 	if err := os.Remove(filepath.Join(cfg.Dir, "csr.der")); err != nil {
 		t.Fatal(err)
 	}
+	if read() != first {
+		t.Error("a new key was made where only the request was missing")
+	}
+	if err := os.Remove(filepath.Join(cfg.Dir, "key.p8")); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := identity.New(identity.Deps{Config: cfg}); err == nil {
-		t.Error("a key without its signing request was accepted")
+		t.Error("a signing request without its key was accepted")
 	}
 }
 

@@ -20,12 +20,18 @@ const (
 
 // loadKey reads the key and the signing request that Linkerd's proxy-identity
 // wrapper writes. If neither file exists the proxy makes both, so no wrapper is
-// needed; if only one does, something else is wrong and it says so.
+// needed. A key without a request is what a proxy leaves that was killed while
+// it made them (the directory outlives the container): the request is made anew.
+// A request without its key is something else, and it says so.
 func loadKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
 	keyDER, keyErr := os.ReadFile(filepath.Join(dir, keyFile))
 	csr, csrErr := os.ReadFile(filepath.Join(dir, csrFile))
 	if errors.Is(keyErr, fs.ErrNotExist) && errors.Is(csrErr, fs.ErrNotExist) {
 		return makeKey(dir, name)
+	}
+	noRequest := errors.Is(csrErr, fs.ErrNotExist)
+	if noRequest {
+		csrErr = nil
 	}
 	if err := errors.Join(keyErr, csrErr); err != nil {
 		return nil, nil, fmt.Errorf("reading the key: %w", err)
@@ -37,6 +43,10 @@ func loadKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || key.Curve != elliptic.P256() {
 		return nil, nil, fmt.Errorf("reading %s: want an ECDSA P-256 key", keyFile)
+	}
+	if noRequest {
+		csr, err = makeRequest(dir, name, key)
+		return key, csr, err
 	}
 	if err := checkCSR(csr, key); err != nil {
 		return nil, nil, fmt.Errorf("reading %s: %w", csrFile, err)
@@ -64,22 +74,37 @@ func makeKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the key: %w", err)
 	}
-	// As proxy-identity makes it: common name and the one DNS name are the identity.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("making the identity directory: %w", err)
+	}
+	if err := writeWhole(filepath.Join(dir, keyFile), keyDER); err != nil {
+		return nil, nil, fmt.Errorf("writing the key: %w", err)
+	}
+	csr, err := makeRequest(dir, name, key)
+	return key, csr, err
+}
+
+// makeRequest makes what proxy-identity makes: common name and the one DNS name
+// are the identity.
+func makeRequest(dir, name string, key *ecdsa.PrivateKey) ([]byte, error) {
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 		Subject:            pkix.Name{CommonName: name},
 		DNSNames:           []string{name},
 		SignatureAlgorithm: x509.ECDSAWithSHA256,
 	}, key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the signing request: %w", err)
+		return nil, fmt.Errorf("making the signing request: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("making the identity directory: %w", err)
+	if err := writeWhole(filepath.Join(dir, csrFile), csr); err != nil {
+		return nil, fmt.Errorf("writing the signing request: %w", err)
 	}
-	for file, content := range map[string][]byte{keyFile: keyDER, csrFile: csr} {
-		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
-			return nil, nil, fmt.Errorf("writing the key: %w", err)
-		}
+	return csr, nil
+}
+
+// writeWhole leaves the file whole or not there, whenever the process is killed.
+func writeWhole(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
 	}
-	return key, csr, nil
+	return os.Rename(path+".new", path)
 }

@@ -106,9 +106,13 @@ func ParseAnchors(text string) ([]*x509.Certificate, error) {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
+		if block.Type != "CERTIFICATE" {
+			bad = append(bad, fmt.Errorf("a PEM block of type %q is no trust anchor", block.Type))
+			continue
+		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			bad = append(bad, fmt.Errorf("reading a trust anchor of type %q: %w", block.Type, err))
+			bad = append(bad, fmt.Errorf("reading a trust anchor: %w", err))
 			continue
 		}
 		if !slices.ContainsFunc(out, cert.Equal) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/identity"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -19,6 +21,13 @@ const (
 	// proxies do not all come back at once.
 	renewAt     = 0.7
 	renewJitter = 0.05
+	// After a failure the next attempt comes soon, then later and later: MinRefresh,
+	// doubling to retryMost, each longer by up to half, so that those who failed
+	// together don't come back together. Never later than without the failure.
+	retryMost   = 5 * time.Minute
+	retryJitter = 0.5
+	// What the service may ask us to wait for (google.rpc.RetryInfo).
+	hintLeast, hintMost = 100 * time.Millisecond, time.Minute
 	// certifyTimeout ends one attempt (spec/proxy.md §12.2: the client's failfast).
 	certifyTimeout = 30 * time.Second
 )
@@ -26,12 +35,18 @@ const (
 // Run gets a certificate, and a new one before each expires, until ctx ends. A
 // failure never ends it: the old certificate stays in use until it expires.
 func (l *Local) Run(ctx context.Context) error {
+	failures := 0
 	for {
 		err := l.renew(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		wait := l.delay(l.now())
+		if err == nil {
+			failures = 0
+		} else {
+			failures++
+		}
+		wait := l.delay(l.now(), failures, err)
 		if err != nil {
 			l.metrics.failed()
 			l.log.Warn("the certificate was not renewed", "error", err, "again_in", wait, "expires", l.Expires())
@@ -46,14 +61,40 @@ func (l *Local) Run(ctx context.Context) error {
 	}
 }
 
-// delay is 70 % of what remains of the certificate's life, after a failure too,
-// within the configured bounds. A clock that steps back cannot make it negative.
-func (l *Local) delay(now time.Time) time.Duration {
+// delay is 70 % of what remains of the certificate's life, within the
+// configured bounds, and less after failures. A clock that steps back cannot
+// make it negative.
+func (l *Local) delay(now time.Time, failures int, err error) time.Duration {
 	cert := l.cert.Load()
-	if cert == nil {
-		return l.spread(l.cfg.MinRefresh)
+	if failures == 0 && cert != nil {
+		return l.until(now, cert.Leaf.NotAfter)
 	}
-	return l.until(now, cert.Leaf.NotAfter)
+	hint, hinted := hint(err)
+	if cert == nil { // a pod waits for it: no longer pauses
+		if hinted {
+			return hint
+		}
+		return l.stretch(l.cfg.MinRefresh)
+	}
+	wait := l.stretch(min(l.cfg.MinRefresh<<min(failures-1, 16), max(retryMost, l.cfg.MinRefresh)))
+	if hinted {
+		wait = max(wait, hint)
+	}
+	return min(wait, l.until(now, cert.Leaf.NotAfter))
+}
+
+// hint is for how long the service wants to be left alone. It has spread the
+// proxies it said so to.
+func hint(err error) (time.Duration, bool) {
+	if err == nil {
+		return 0, false
+	}
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return min(max(info.GetRetryDelay().AsDuration(), hintLeast), hintMost), true
+		}
+	}
+	return 0, false
 }
 
 func (l *Local) until(now, expires time.Time) time.Duration {
@@ -64,6 +105,10 @@ func (l *Local) until(now, expires time.Time) time.Duration {
 
 func (l *Local) spread(d time.Duration) time.Duration {
 	return d - time.Duration(float64(d)*renewJitter*l.jitter())
+}
+
+func (l *Local) stretch(d time.Duration) time.Duration {
+	return d + time.Duration(float64(d)*retryJitter*l.jitter())
 }
 
 func (l *Local) renew(ctx context.Context) error {

@@ -15,8 +15,10 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,14 +88,15 @@ func (c *CA) Calls() int { c.mu.Lock(); defer c.mu.Unlock(); return c.calls }
 // Tokens are the tokens the service was shown.
 func (c *CA) Tokens() []string { c.mu.Lock(); defer c.mu.Unlock(); return c.tokens }
 
-// Sign issues a certificate for the key, valid from now-hour to notAfter.
+// Sign issues a certificate for the key, valid from now-hour to notAfter. As the
+// identity service does, it adds the SPIFFE ID of a service account.
 func (c *CA) Sign(pub any, notAfter time.Time, names ...string) (*x509.Certificate, error) {
 	c.mu.Lock()
 	c.serial++
 	serial := c.serial
 	c.mu.Unlock()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), DNSNames: names,
+		SerialNumber: big.NewInt(serial), DNSNames: names, URIs: spiffe(names),
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -102,6 +105,18 @@ func (c *CA) Sign(pub any, notAfter time.Time, names ...string) (*x509.Certifica
 		return nil, err
 	}
 	return x509.ParseCertificate(der)
+}
+
+// spiffe reads SA.NS.serviceaccount.identity.CONTROL-NS.TRUST-DOMAIN.
+func spiffe(names []string) []*url.URL {
+	var out []*url.URL
+	for _, name := range names {
+		part := strings.SplitN(name, ".", 6)
+		if len(part) == 6 && part[2] == "serviceaccount" && part[3] == "identity" {
+			out = append(out, &url.URL{Scheme: "spiffe", Host: part[5], Path: "/ns/" + part[1] + "/sa/" + part[0]})
+		}
+	}
+	return out
 }
 
 // Certificate is a key and a certificate for the name.
