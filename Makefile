@@ -8,6 +8,13 @@ LDFLAGS := -X github.com/weftmesh/weft/services/kit/build.version=$(VERSION) -X 
 export PATH := $(BIN)/tools:$(PATH)
 export GOPRIVATE := github.com/weftmesh/weft
 
+# The Kubernetes of test clusters; the version in tools/kube/go.mod is this one.
+KUBEVERSION := v1.37.2
+KUBELDFLAGS := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+	-X $(p).gitVersion=$(KUBEVERSION) -X $(p).gitMajor=1 -X $(p).gitMinor=37 -X $(p).gitTreeState=clean \
+	-X $(p).gitCommit=0000000000000000000000000000000000000000 -X $(p).buildDate=1970-01-01T00:00:00Z) \
+	-X helm.sh/helm/v3/internal/version.version=v3.22.0
+
 # Packages of the binaries; each is called like its directory.
 MAINS := ./services/watcher ./services/destination ./services/policy ./services/identity ./services/injector \
 	./services/mirror ./services/heartbeat ./proxy/cmd/weft-proxy ./tools/weft ./tools/weft/cmd/weft-demo-app
@@ -41,10 +48,31 @@ tidy:         ## agree on dependency versions, then tidy each go.mod
 alone:        ## each module builds without the workspace and is tidy
 	@set -e; for m in $(MODS); do echo "$$m"; (cd $$m && GOWORK=off go mod tidy -diff && GOWORK=off go vet ./...); done
 tools: $(BIN)/tools/.stamp ## install the pinned linters and generators
-host:         ## install what the network tests need (nftables, iproute2), as root on Debian
-	@if command -v nft >/dev/null && command -v ip >/dev/null; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq nftables iproute2 >/dev/null; \
-	else echo "nft or ip is missing and can't be installed here: the redirection test will be skipped"; fi
+host:         ## install what the network and cluster tests need of the system, as root on Debian
+	@need=""; \
+	for c in nft:nftables ip:iproute2 iptables:iptables conntrack:conntrack containerd:containerd runc:runc etcd:etcd-server; do \
+		PATH=$$PATH:/usr/sbin:/sbin command -v $${c%%:*} >/dev/null || need="$$need $${c#*:}"; done; \
+	[ -x /usr/lib/cni/ptp ] || need="$$need containernetworking-plugins"; \
+	if [ -z "$$need" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then echo "installing$$need"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$need >/dev/null; \
+	else echo "missing, and can't be installed here:$$need; tests that need them will be skipped"; fi
+clusterbins: $(BIN)/kube/.stamp ## build Kubernetes, CoreDNS, helm and NATS for test clusters, once
+$(BIN)/kube/.stamp: tools/kube/go.mod tools/kube/go.sum $(wildcard tools/kube/*/*.go)
+	@mkdir -p $(BIN)/kube
+	@echo "building Kubernetes $(KUBEVERSION) for test clusters: about ten minutes on two idle cores the first time, seconds from Go's cache"
+	@began=$$(date +%s); cd tools/kube && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBELDFLAGS)' -o $(BIN)/kube/ \
+		./hyperkube ./coredns helm.sh/helm/v3/cmd/helm github.com/nats-io/nats-server/v2 \
+		&& echo "built in $$(($$(date +%s) - began)) s: $(BIN)/kube"
+	@touch $@
+cluster: clusterbins clustertool ## start a Kubernetes on this machine, as root; NODES=2 gives it a second node
+	$(BIN)/weft-cluster up -nodes $(or $(NODES),1)
+cluster-down: clustertool ## end every cluster that make cluster has started, without a trace
+	$(BIN)/weft-cluster down
+images: clusterbins clustertool ## build Weft's images from static binaries into .bin/images; ONLY=a,b narrows
+	$(BIN)/weft-cluster images -ldflags '$(LDFLAGS)' -only '$(ONLY)'
+clustertool:  ## build the command that starts clusters into .bin
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/ ./e2e/cmd/weft-cluster
 ci:           ## everything that must hold before a change lands
 	$(MAKE) tools
 	$(MAKE) gen && git diff --exit-code
@@ -68,4 +96,5 @@ racebins:     ## build every binary with the race detector into .bin/race
 $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
-.PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins
+.PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins \
+	clusterbins cluster cluster-down clustertool images

@@ -27,6 +27,7 @@ var commands = map[string]command{
 	},
 	"kubeconfig": kubeconfig,
 	"load":       load,
+	"images":     images,
 	"exec":       execute,
 	"stop":       on((*node.Node).Stop),
 	"pause":      on((*node.Node).Pause),

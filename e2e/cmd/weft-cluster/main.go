@@ -26,6 +26,7 @@ const usage = `usage: weft-cluster [-dir DIR] [-kube DIR] [-name c1] COMMAND
   status                  what runs
   kubeconfig              print where the cluster's KUBECONFIG is
   kubectl ARGS…           run kubectl on the cluster
+  images [-only a,b]      build Weft's images into .bin/images
   load IMAGE.tar…         make images known to every node
   exec NODE COMMAND…      run a command inside a node
   stop|start|pause|resume NODE COMPONENT

@@ -76,7 +76,7 @@ func below(dir, name string) (string, error) {
 		if self, err := os.Executable(); err == nil && filepath.Base(filepath.Dir(self)) == ".bin" {
 			return filepath.Join(filepath.Dir(self), name), nil
 		}
-		root, err := repository()
+		root, err := Repository()
 		if err != nil {
 			return "", err
 		}
@@ -89,8 +89,8 @@ func below(dir, name string) (string, error) {
 	return dir, nil
 }
 
-// repository is the root of it: the nearest directory above with a go.work.
-func repository() (string, error) {
+// Repository is this repository's root: the nearest directory above with a go.work.
+func Repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the repository: %w", err)
@@ -207,7 +207,7 @@ func programPath(ctx context.Context, dir string) (string, error) {
 	if filepath.Base(self) == Program {
 		return self, nil
 	}
-	root, err := repository()
+	root, err := Repository()
 	if err != nil {
 		return "", err
 	}
