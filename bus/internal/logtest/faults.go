@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/weftmesh/weft/bus"
@@ -74,10 +75,22 @@ func lostMany(t *testing.T, w *World) {
 	writer.Lead(nodes(10, "a")...)
 	w.Agree(writer, reader)
 	before := len(reader.Cuts())
-	reader.Deaf()
+	var lost atomic.Int64
+	reader.OnLog(func(m bus.Message) []bus.Message {
+		if m.Header["K"] == "batch" {
+			lost.Add(1)
+		}
+		return nil
+	})
 	for i := range 400 {
 		writer.Append(node("same", noise(i, 1000)))
 	}
+	w.Until("all are lost", func() error { // they may still be on their way
+		if n := lost.Load(); n < 400 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
 	reader.OnLog(nil)
 	w.Agree(writer, reader)
 	equal(t, "changes told", reader.Changes(before), 1)
