@@ -1,17 +1,12 @@
 package charts
 
-import (
-	"os"
-	"testing"
-)
+import ("testing";"os")
 
 func TestTry(t *testing.T) {
-	list, err := Render(ControlPlane, nil, Options{Version: "dev"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	os.WriteFile("/tmp/cp.yaml", YAML(list), 0o644)
-	for _, m := range list {
-		t.Log(m.Kind, m.Name)
+	for _, c := range []string{CRDs, ControlPlane} {
+	list, err := Render(c, nil, Options{Version: "dev"})
+	if err != nil { t.Fatal(err) }
+	os.WriteFile("/tmp/"+c+".yaml", YAML(list), 0o644)
+	for _, m := range list { t.Log(m.Kind, m.Name) }
 	}
 }
