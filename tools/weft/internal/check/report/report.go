@@ -73,7 +73,6 @@ type item struct {
 	Result      engine.Verdict `json:"result"`
 }
 
-
 // Tell takes one answer.
 func (w *Writer) Tell(r engine.Result) {
 	w.clear()

@@ -1,0 +1,265 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
+	"github.com/weftmesh/weft/tools/weft/internal/check/judge"
+	"github.com/weftmesh/weft/tools/weft/internal/kube"
+)
+
+// The control plane's Deployments, by name.
+const (
+	destination = "linkerd-destination"
+	policy      = "linkerd-policy"
+	identity    = "linkerd-identity"
+	injector    = "linkerd-proxy-injector"
+	watcher     = "weft-watcher"
+	nats        = "weft-nats" // a StatefulSet
+)
+
+var deployments = []string{destination, identity, injector, policy, watcher}
+
+const reinstall = "install or upgrade the control plane: `weft upgrade | kubectl apply -f -`, or helm upgrade"
+
+func (w *World) existence() engine.Category {
+	return engine.Category{Name: "linkerd-existence", Checks: []engine.Check{
+		{Name: "'linkerd-config' config map exists", Anchor: "l5d-existence-linkerd-config", Fatal: true, Run: w.readConfig},
+		{Name: "heartbeat ServiceAccount exist", Anchor: "l5d-existence-sa", Fatal: true, Run: func(ctx context.Context) error {
+			if err := unless(!w.config.NoHeartbeat, "disableHeartBeat"); err != nil {
+				return err
+			}
+			return w.exist(ctx, reinstall, thing{kube.ServiceAccounts, "ServiceAccount", w.Namespace, "linkerd-heartbeat"})
+		}},
+		{Name: "control plane replica sets are ready", Anchor: "l5d-existence-replicasets", Fatal: true, Retry: true, Run: func(ctx context.Context) error {
+			have, err := w.deployments(ctx)
+			if err != nil {
+				return err
+			}
+			return judge.ReplicasReady(have, w.Namespace, deployments)
+		}},
+		{Name: "no unschedulable pods", Anchor: "l5d-existence-unschedulable-pods", Warning: true, Retry: true, Run: func(ctx context.Context) error {
+			pods, err := w.controlPods(ctx)
+			if err != nil {
+				return err
+			}
+			return judge.Schedulable(pods, w.Namespace)
+		}},
+		{Name: "control plane pods are ready", Anchor: "l5d-api-control-ready", Fatal: true, Retry: true, Run: func(ctx context.Context) error {
+			pods, err := w.controlPods(ctx)
+			if err != nil {
+				return err
+			}
+			return judge.PodsReady(pods, w.Namespace, components)
+		}},
+		{Name: "cluster networks contains all node podCIDRs", Anchor: "l5d-cluster-networks-cidr", Run: w.networks(w.nodeNetworks)},
+		{Name: "cluster networks contains all pods", Anchor: "l5d-cluster-networks-pods", Run: w.networks(w.podAddresses)},
+		{Name: "cluster networks contains all services", Anchor: "l5d-cluster-networks-pods", Run: w.networks(w.serviceAddresses)},
+	}}
+}
+
+// components are the pods that must be there, by their label
+// linkerd.io/control-plane-component.
+var components = []string{"destination", "identity", "proxy-injector", "policy", "watcher"}
+
+// controlPods are the pods of the control plane's namespace.
+func (w *World) controlPods(ctx context.Context) ([]corev1.Pod, error) {
+	return list[corev1.Pod](ctx, w.door, kube.Pods, w.Namespace, "")
+}
+
+func (w *World) deployments(ctx context.Context) ([]appsv1.Deployment, error) {
+	return list[appsv1.Deployment](ctx, w.door, kube.Deployments, w.Namespace, "")
+}
+
+// networks judges addresses against the value clusterNetworks.
+func (w *World) networks(of func(context.Context) ([]judge.Address, error)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		nets, err := judge.Networks(w.config.ClusterNetworks)
+		if err != nil {
+			return err
+		}
+		addresses, err := of(ctx)
+		if err != nil {
+			return err
+		}
+		return judge.Contained(nets, addresses)
+	}
+}
+
+func (w *World) nodeNetworks(ctx context.Context) ([]judge.Address, error) {
+	nodes, err := list[corev1.Node](ctx, w.door, kube.Nodes, "", "")
+	if err != nil {
+		return nil, err
+	}
+	var all []judge.Address
+	for _, n := range nodes {
+		for _, cidr := range n.Spec.PodCIDRs {
+			all = append(all, judge.Address{Object: "node " + n.Name, Field: "spec.podCIDRs", Text: cidr})
+		}
+		if len(n.Spec.PodCIDRs) == 0 && n.Spec.PodCIDR != "" {
+			all = append(all, judge.Address{Object: "node " + n.Name, Field: "spec.podCIDR", Text: n.Spec.PodCIDR})
+		}
+	}
+	return all, nil
+}
+
+func (w *World) podAddresses(ctx context.Context) ([]judge.Address, error) {
+	pods, err := list[corev1.Pod](ctx, w.door, kube.Pods, "", "")
+	if err != nil {
+		return nil, err
+	}
+	var all []judge.Address
+	for _, p := range pods {
+		if p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning {
+			continue // a node's address, or none that holds
+		}
+		for _, ip := range p.Status.PodIPs {
+			all = append(all, judge.Address{Object: fmt.Sprintf("pod %s/%s", p.Namespace, p.Name), Field: "status.podIPs", Text: ip.IP})
+		}
+	}
+	return all, nil
+}
+
+func (w *World) serviceAddresses(ctx context.Context) ([]judge.Address, error) {
+	services, err := list[corev1.Service](ctx, w.door, kube.Services, "", "")
+	if err != nil {
+		return nil, err
+	}
+	var all []judge.Address
+	for _, s := range services {
+		for _, ip := range s.Spec.ClusterIPs {
+			if _, err := netip.ParseAddr(ip); err == nil { // not "None"
+				all = append(all, judge.Address{Object: fmt.Sprintf("Service %s/%s", s.Namespace, s.Name), Field: "spec.clusterIPs", Text: ip})
+			}
+		}
+	}
+	return all, nil
+}
+
+// clusterNames are the names of what the control plane has without a namespace.
+func (w *World) clusterNames(what ...string) []string {
+	var all []string
+	for _, name := range what {
+		all = append(all, fmt.Sprintf("linkerd-%s-%s", w.Namespace, name))
+	}
+	return all
+}
+
+var (
+	// roles are those of Linkerd's that clients look for, and the watcher's, which
+	// is the only one that can read workloads.
+	roles = []string{"identity", "proxy-injector", "watcher"}
+	// accounts are the control plane's; policy runs as linkerd-destination.
+	accounts = []string{destination, identity, injector, watcher}
+)
+
+const (
+	injectorHook = "linkerd-proxy-injector-webhook-config"
+	policyHook   = "linkerd-policy-validator-webhook-config"
+	profileHook  = "linkerd-sp-validator-webhook-config"
+)
+
+func (w *World) linkerdConfig() engine.Category {
+	exist := func(name, anchor string, things ...thing) engine.Check {
+		return engine.Check{Name: "control plane " + name, Anchor: anchor, Fatal: true, Run: func(ctx context.Context) error {
+			return w.exist(ctx, reinstall, things...)
+		}}
+	}
+	var clusterRoles, bindings, serviceAccounts []thing
+	for _, name := range w.clusterNames(roles...) {
+		clusterRoles = append(clusterRoles, thing{kube.ClusterRoles, "ClusterRole", "", name})
+		bindings = append(bindings, thing{kube.ClusterRoleBindings, "ClusterRoleBinding", "", name})
+	}
+	for _, name := range accounts {
+		serviceAccounts = append(serviceAccounts, thing{kube.ServiceAccounts, "ServiceAccount", w.Namespace, name})
+	}
+	var validating []thing
+	for _, h := range hooks {
+		if h.gvr == kube.ValidatingWebhooks {
+			validating = append(validating, thing{h.gvr, "ValidatingWebhookConfiguration", "", h.config})
+		}
+	}
+	return engine.Category{Name: "linkerd-config", Checks: []engine.Check{
+		exist("Namespace exists", "l5d-existence-ns", thing{kube.Namespaces, "namespace", "", w.Namespace}),
+		exist("ClusterRoles exist", "l5d-existence-cr", clusterRoles...),
+		exist("ClusterRoleBindings exist", "l5d-existence-crb", bindings...),
+		exist("ServiceAccounts exist", "l5d-existence-sa", serviceAccounts...),
+		{Name: "control plane CustomResourceDefinitions exist", Anchor: "l5d-existence-crd", Fatal: true, Run: w.crdsExist},
+		exist("MutatingWebhookConfigurations exist", "l5d-existence-mwc", thing{kube.MutatingWebhooks, "MutatingWebhookConfiguration", "", injectorHook}),
+		exist("ValidatingWebhookConfigurations exist", "l5d-existence-vwc", validating...),
+		{Name: "proxy-init container runs as root user if docker container runtime is used", Anchor: "l5d-proxy-init-run-as-root", Run: func(ctx context.Context) error {
+			if err := unless(!w.usesCNI(), "the CNI plugin does proxy-init's work"); err != nil {
+				return err
+			}
+			nodes, err := list[corev1.Node](ctx, w.door, kube.Nodes, "", "")
+			if err != nil {
+				return err
+			}
+			return judge.DockerNeedsRoot(nodes, w.config.ProxyInit.RunAsRoot)
+		}},
+	}}
+}
+
+func (w *World) ha() engine.Category {
+	return engine.Category{Name: "linkerd-ha-checks", Checks: []engine.Check{
+		{Name: "multiple replicas of control plane pods", Anchor: "l5d-control-plane-replicas", Warning: true, Retry: true, Run: func(ctx context.Context) error {
+			if err := unless(w.config.HA, "not highly available"); err != nil {
+				return err
+			}
+			have, err := w.deployments(ctx)
+			if err != nil {
+				return err
+			}
+			return judge.HighlyAvailable(have, w.Namespace)
+		}},
+	}}
+}
+
+// usesCNI says whether the CNI plugin redirects traffic.
+func (w *World) usesCNI() bool { return w.CNI || w.config != nil && w.config.CNI }
+
+func (w *World) cniPlugin() engine.Category {
+	ns := w.CNINamespace
+	const next = "weft install-cni | kubectl apply -f -, or helm install weft-cni; name its namespace with --cni-namespace"
+	exist := func(name, anchor string, t thing) engine.Check {
+		return engine.Check{Name: "cni plugin " + name + " exists", Anchor: anchor, Fatal: true, Run: func(ctx context.Context) error {
+			if err := unless(w.usesCNI(), "no CNI plugin"); err != nil {
+				return err
+			}
+			return w.exist(ctx, next, t)
+		}}
+	}
+	return engine.Category{Name: "linkerd-cni-plugin", Checks: []engine.Check{
+		exist("ConfigMap", "cni-plugin-cm-exists", thing{kube.ConfigMaps, "ConfigMap", ns, "linkerd-cni-config"}),
+		exist("ClusterRole", "cni-plugin-cr-exists", thing{kube.ClusterRoles, "ClusterRole", "", "linkerd-cni"}),
+		exist("ClusterRoleBinding", "cni-plugin-crb-exists", thing{kube.ClusterRoleBindings, "ClusterRoleBinding", "", "linkerd-cni"}),
+		exist("ServiceAccount", "cni-plugin-sa-exists", thing{kube.ServiceAccounts, "ServiceAccount", ns, "linkerd-cni"}),
+		exist("DaemonSet", "cni-plugin-ds-exists", thing{kube.DaemonSets, "DaemonSet", ns, cniDaemonSet}),
+		{Name: "cni plugin pod is running on all nodes", Anchor: "cni-plugin-ready", Fatal: true, Retry: true, Run: w.cniReady},
+	}}
+}
+
+const cniDaemonSet = "linkerd-cni"
+
+func (w *World) cniReady(ctx context.Context) error {
+	if err := unless(w.usesCNI(), "no CNI plugin"); err != nil {
+		return err
+	}
+	set, err := get[appsv1.DaemonSet](ctx, w.door, kube.DaemonSets, w.CNINamespace, cniDaemonSet)
+	if err != nil {
+		return err
+	}
+	if want, ready := set.Status.DesiredNumberScheduled, set.Status.NumberReady; want == 0 || ready != want {
+		return &say.Problem{
+			What: fmt.Sprintf("DaemonSet %s/%s: status.numberReady is %d, status.desiredNumberScheduled is %d", set.Namespace, set.Name, ready, want),
+			Next: fmt.Sprintf("kubectl -n %s get pods -o wide; kubectl -n %s describe daemonset %s", set.Namespace, set.Namespace, set.Name),
+		}
+	}
+	return nil
+}
