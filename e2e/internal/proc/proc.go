@@ -120,6 +120,14 @@ func (p *Process) Stop() {
 	}
 }
 
+// Signal sends a signal, such as SIGSTOP or SIGCONT.
+func (p *Process) Signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("signalling %s: %v", p.Name, err)
+	}
+}
+
 // Kill ends the process with SIGKILL and waits until it is gone.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
