@@ -13,7 +13,7 @@ import (
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/injector/internal/feed"
 	"github.com/weftmesh/weft/services/injector/internal/serve"
-	"github.com/weftmesh/weft/services/injector/internal/values"
+	"github.com/weftmesh/weft/services/injector/internal/settings"
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/obs"
@@ -68,8 +68,9 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err := obs.Attach(ctx, s, cfg.Obs); err != nil {
 		return err
 	}
-	settings := &values.Source{Path: cfg.Config, AnchorsPath: cfg.TrustAnchors, Version: build.Version()}
-	if _, err := settings.Get(); err != nil {
+	source := &settings.Source{Path: cfg.Config, AnchorsPath: cfg.TrustAnchors, Version: build.Version()}
+	source.Measure(s.Metrics())
+	if _, err := source.Get(); err != nil {
 		return err
 	}
 	certs := &serve.Certificates{CertFile: cfg.Cert, KeyFile: cfg.Key}
@@ -77,13 +78,14 @@ func wire(ctx context.Context, s *run.Service) error {
 		return err
 	}
 	certs.Measure(s.Metrics())
-	admitter := &serve.Admitter{Settings: settings, Namespaces: feed.None{}, ControllerNamespace: cfg.ControllerNamespace}
+	admitter := &serve.Admitter{Settings: source, Namespaces: feed.None{}, ControllerNamespace: cfg.ControllerNamespace}
 	admitter.Measure(s.Metrics())
 	if cfg.Namespaces == "bus" {
 		names, err := namespaces(ctx, s, cfg.Bus)
 		if err != nil {
 			return err
 		}
+		names.Gone = admitter.Forget
 		admitter.Namespaces = names
 	}
 	lis, err := run.Listen(cfg.Listen.String())
@@ -104,7 +106,7 @@ func namespaces(ctx context.Context, s *run.Service, cfg bus.Config) (*feed.Feed
 	if err != nil {
 		return nil, err
 	}
-	reader := bus.NewReader(events, bus.ReaderConfig{Registry: s.Metrics()})
+	reader := bus.NewReader(events, bus.ReaderConfig{Registry: s.Metrics(), Tables: feed.Tables()})
 	names := feed.New(reader)
 	base := bus.NewPresence(s.Name(), build.Version(), events.Cluster())
 	s.Part("bus", events.Run)

@@ -76,6 +76,11 @@ func Pod(pod *corev1.Pod, namespace map[string]string, v *values.Values) Verdict
 	return out
 }
 
+// Never says whether a pod gets no proxy whatever its namespace says.
+func Never(pod *corev1.Pod, v *values.Values) bool {
+	return pod.Spec.HostNetwork || hasSidecar(&pod.Spec, v) || pod.Annotations[InjectAnnotation] == "disabled"
+}
+
 // wanted weighs the annotations of namespace and pod. It gives a reason
 // against, or where the annotation for it is.
 func wanted(namespace, pod string) (reason, at string) {

@@ -200,6 +200,13 @@ func TestOwnerOf(t *testing.T) {
 		{"a Deployment's ReplicaSet", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "kiln-5f7"}}, "5f7", decide.Owner{Kind: "deployment", Name: "kiln"}},
 		{"a ReplicaSet with another hash", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "kiln-5f7"}}, "aaa", decide.Owner{Kind: "replicaset", Name: "kiln-5f7"}},
 		{"a ReplicaSet that is all hash", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "-5f7"}}, "5f7", decide.Owner{Kind: "replicaset", Name: "-5f7"}},
+		{"a ReplicaSet whose pods have no hash", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "kiln-5f7"}}, "", decide.Owner{Kind: "deployment", Name: "kiln"}},
+		{"a ReplicaSet that counts", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "kiln-7"}}, "", decide.Owner{Kind: "replicaset", Name: "kiln-7"}},
+		{"a ReplicaSet that spells", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "kiln-db"}}, "", decide.Owner{Kind: "replicaset", Name: "kiln-db"}},
+		{"a ReplicaSet with a version", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "kiln-v4"}}, "", decide.Owner{Kind: "replicaset", Name: "kiln-v4"}},
+		{"a Job by hand", []metav1.OwnerReference{{Kind: "Job", Name: "fire-3"}}, "", decide.Owner{Kind: "job", Name: "fire-3"}},
+		{"a CronJob's Job", []metav1.OwnerReference{{Kind: "Job", Name: "fire-29404321"}}, "", decide.Owner{Kind: "cronjob", Name: "fire"}},
+		{"a Job with a date", []metav1.OwnerReference{{Kind: "Job", Name: "fire-20261130"}}, "", decide.Owner{Kind: "job", Name: "fire-20261130"}},
 		{"two, one of which controls", []metav1.OwnerReference{{Kind: "A", Name: "a"}, {Kind: "Job", Name: "fire", Controller: &yes}}, "", decide.Owner{Kind: "job", Name: "fire"}},
 		{"two equals", []metav1.OwnerReference{{Kind: "A", Name: "a"}, {Kind: "B", Name: "b"}}, "", decide.Owner{}},
 	}

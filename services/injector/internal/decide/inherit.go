@@ -1,5 +1,7 @@
 package decide
 
+import "strings"
+
 // inherited are the annotations that a pod takes from its namespace, in
 // Linkerd's words; without a prefix they are of config.linkerd.io.
 var inherited = func() []string {
@@ -24,6 +26,18 @@ var inherited = func() []string {
 	}
 	return out
 }()
+
+// Configuration are the annotations of config.linkerd.io that a pod may take
+// from its namespace, without that prefix.
+func Configuration() []string {
+	var out []string
+	for _, key := range inherited {
+		if name, ok := strings.CutPrefix(key, "config.linkerd.io/"); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
 
 // Inherit gives what a pod takes from its namespace: what may be inherited,
 // the namespace has and the pod does not have.

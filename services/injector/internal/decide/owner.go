@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +14,11 @@ type Owner struct {
 	Name string
 }
 
-// OwnerOf reads the owner from the pod. A ReplicaSet that a Deployment made is
-// known by its name: the Deployment's, a dash, and the hash that the pod also
-// carries as a label. A Job's CronJob cannot be known from here.
+// OwnerOf reads the top owner from the pod alone: nobody is asked.
+//
+// A ReplicaSet that a Deployment made is named after it, a dash and the hash
+// that its pods carry as a label. A Job that a CronJob made is named after it, a
+// dash and the minute for which it was due.
 func OwnerOf(pod *corev1.Pod) Owner {
 	refs := pod.OwnerReferences
 	if len(refs) == 0 {
@@ -28,10 +31,42 @@ func OwnerOf(pod *corev1.Pod) Owner {
 		return Owner{}
 	}
 	owner := Owner{Kind: strings.ToLower(ref.Kind), Name: ref.Name}
-	if hash := pod.Labels["pod-template-hash"]; owner.Kind == "replicaset" && hash != "" {
-		if name, ok := strings.CutSuffix(ref.Name, "-"+hash); ok && name != "" {
+	switch owner.Kind {
+	case "replicaset":
+		if name, ok := deployment(ref.Name, pod.Labels); ok {
 			return Owner{Kind: "deployment", Name: name}
+		}
+	case "job":
+		if m := scheduled.FindStringSubmatch(ref.Name); m != nil {
+			return Owner{Kind: "cronjob", Name: m[1]}
 		}
 	}
 	return owner
+}
+
+var (
+	// The Deployment controller writes a 32-bit number in decimal, each digit as
+	// a letter of SafeEncodeString (k8s.io/apimachinery/pkg/util/rand).
+	hashed = regexp.MustCompile(`^(.+)-([4-9bcdf]{1,10})$`)
+	// The CronJob controller writes the minutes since 1970: 26 million were over
+	// in 2019, above the dates of this century (20261130).
+	scheduled = regexp.MustCompile(`^(.+)-(2[6-9]\d{6}|[3-9]\d{7})$`)
+)
+
+// deployment is the one that made a ReplicaSet, if one did. Every pod of a
+// Deployment has the label; only if nobody else's hash explains its absence, the
+// name alone is believed, and only if it looks like nothing else.
+func deployment(replicaSet string, labels map[string]string) (string, bool) {
+	if hash := labels["pod-template-hash"]; hash != "" {
+		name, ok := strings.CutSuffix(replicaSet, "-"+hash)
+		return name, ok && name != ""
+	}
+	if labels["rollouts-pod-template-hash"] != "" {
+		return "", false // Argo Rollouts, which Linkerd doesn't look behind
+	}
+	m := hashed.FindStringSubmatch(replicaSet)
+	if m == nil || !strings.ContainsAny(m[2], "456789") || !strings.ContainsAny(m[2], "bcdf") {
+		return "", false
+	}
+	return m[1], true
 }

@@ -6,6 +6,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -29,8 +30,18 @@ type log interface {
 // webhook 10 s.
 const Wait = 3 * time.Second
 
+// Tables are those that a feed reads. Nothing of pods is among them, so memory
+// does not follow their number.
+func Tables() []busv1.Table { return []busv1.Table{busv1.Table_TABLE_NAMESPACES} }
+
+// ErrUnknown means that the bus has not told of a namespace.
+var ErrUnknown = errors.New("the mesh's bus has not told of it yet; try again in a moment")
+
 // Feed is the table of namespaces.
 type Feed struct {
+	// Gone, if set before Run, is told the name of each namespace that ends.
+	Gone func(namespace string)
+
 	log  log
 	wait time.Duration
 
@@ -56,6 +67,15 @@ func (f *Feed) Run(ctx context.Context) error {
 }
 
 func (f *Feed) apply(cut bus.Cut) {
+	for _, key := range f.change(cut) {
+		if parts := bus.Parts(key); len(parts) == 1 && f.Gone != nil {
+			f.Gone(parts[0])
+		}
+	}
+}
+
+// change applies a cut and gives the keys of what is gone.
+func (f *Feed) change(cut bus.Cut) (gone []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cut.Complete {
@@ -67,6 +87,7 @@ func (f *Feed) apply(cut bus.Cut) {
 		}
 		if c.Value == nil {
 			delete(f.rows, c.Key)
+			gone = append(gone, c.Key)
 			continue
 		}
 		row := &busv1.Namespace{}
@@ -78,6 +99,7 @@ func (f *Feed) apply(cut bus.Cut) {
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
+	return gone
 }
 
 // Annotations gives a namespace's annotations, waiting a little for one that is
@@ -97,7 +119,7 @@ func (f *Feed) Annotations(ctx context.Context, namespace string) (map[string]st
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("namespace %s is not known here yet", namespace)
+			return nil, fmt.Errorf("looking up the annotations of namespace %s: %w", namespace, ErrUnknown)
 		}
 	}
 }

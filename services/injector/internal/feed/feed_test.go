@@ -42,6 +42,8 @@ func TestAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := cuts(make(chan bus.Cut))
 		f := New(log)
+		var gone []string
+		f.Gone = func(namespace string) { gone = append(gone, namespace) }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- f.Run(ctx) }()
@@ -85,6 +87,9 @@ func TestAnnotations(t *testing.T) {
 		synctest.Wait()
 		if _, err := f.Annotations(ctx, "glaze"); err == nil {
 			t.Error("Annotations() of a namespace that a complete cut lacks = nil")
+		}
+		if diff := cmp.Diff([]string{"pottery"}, gone); diff != "" {
+			t.Errorf("namespaces told as gone (-want +got):\n%s", diff)
 		}
 		cancel()
 		if err := <-done; err == nil {

@@ -5,26 +5,25 @@ package serve
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weftmesh/weft/services/injector/internal/decide"
+	"github.com/weftmesh/weft/services/injector/internal/feed"
 	"github.com/weftmesh/weft/services/injector/internal/patch"
-	"github.com/weftmesh/weft/services/injector/internal/values"
+	"github.com/weftmesh/weft/services/injector/internal/settings"
 	"github.com/weftmesh/weft/services/kit/obs"
 )
 
-// settings are read anew for each request.
-type settings interface {
-	Get() (*values.Settings, error)
+// source is read anew for each request.
+type source interface {
+	Get() (*settings.Settings, error)
 }
 
 // namespaces knows namespaces' annotations.
@@ -34,41 +33,11 @@ type namespaces interface {
 
 // Admitter answers admission requests.
 type Admitter struct {
-	Settings            settings
+	Settings            source
 	Namespaces          namespaces
 	ControllerNamespace string
 
-	requests, responses *prometheus.CounterVec
-}
-
-// Measure registers the counters; the names are Linkerd's. Linkerd also has a
-// label for each annotation's value; those are left out, they have no bound.
-func (a *Admitter) Measure(reg prometheus.Registerer) {
-	a.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "proxy_inject_admission_requests_total",
-		Help: "Admission requests for pods, by owner's kind, namespace, and where the deciding annotation is.",
-	}, []string{"owner_kind", "namespace", "annotation_at"})
-	a.responses = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "proxy_inject_admission_responses_total",
-		Help: "Answers to admission requests; skip says that no proxy was added, skip_reason why.",
-	}, []string{"owner_kind", "namespace", "skip", "skip_reason", "annotation_at"})
-	reg.MustRegister(a.requests, a.responses)
-}
-
-// owners are the kinds that a metric names; whoever makes a pod may write any.
-var owners = [...]string{
-	"pod", "service", "replicaset", "deployment", "statefulset", "daemonset", "job", "cronjob", "replicationcontroller",
-}
-
-func (a *Admitter) count(owner, namespace string, v decide.Verdict) {
-	if a.requests == nil {
-		return
-	}
-	if !slices.Contains(owners[:], owner) {
-		owner = "other"
-	}
-	a.requests.WithLabelValues(owner, namespace, v.At).Inc()
-	a.responses.WithLabelValues(owner, namespace, strconv.FormatBool(!v.Inject()), strings.Join(v.Reasons, ","), v.At).Inc()
+	counts *counts
 }
 
 // Admit answers one request. An error rejects the object.
@@ -95,6 +64,10 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 		return answer(req, nil)
 	}
 	s, namespace, err := a.world(ctx, req)
+	if errors.Is(err, feed.ErrUnknown) && (a.vital(req.Namespace) || decide.Never(&pod, s.Values)) {
+		slog.WarnContext(ctx, "pod admitted as it is, its namespace is not known", obs.Object(req.Namespace+"/"+pod.Name))
+		return answer(req, nil)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +77,7 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 	if kind == "" {
 		kind = "pod"
 	}
-	a.count(kind, req.Namespace, verdict)
+	a.counts.add(kind, req.Namespace, verdict, pod.Annotations)
 	name := pod.Name
 	if name == "" {
 		name = pod.GenerateName
@@ -147,22 +120,25 @@ func (a *Admitter) service(ctx context.Context, req *admissionv1.AdmissionReques
 	}
 	opaque := decide.Opaque(svc.Annotations, namespace, decide.ServiceDefaults(&svc, s.Values.Proxy.OpaquePorts))
 	if opaque != "" {
-		a.count("service", req.Namespace, decide.Verdict{})
+		a.counts.add("service", req.Namespace, decide.Verdict{}, svc.Annotations)
 	}
 	return answer(req, annotate(svc.Annotations, opaque))
 }
 
-// world is what a decision needs beside the object.
-func (a *Admitter) world(ctx context.Context, req *admissionv1.AdmissionRequest) (*values.Settings, map[string]string, error) {
+// world is what a decision needs beside the object. The settings are there with
+// feed.ErrUnknown, too.
+func (a *Admitter) world(ctx context.Context, req *admissionv1.AdmissionRequest) (*settings.Settings, map[string]string, error) {
 	s, err := a.Settings.Get()
 	if err != nil {
 		return nil, nil, err
 	}
 	namespace, err := a.Namespaces.Annotations(ctx, req.Namespace)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, namespace, nil
+	return s, namespace, err
+}
+
+// vital: without the pods of these namespaces the bus would never tell.
+func (a *Admitter) vital(namespace string) bool {
+	return namespace == "kube-system" || namespace == a.ControllerNamespace
 }
 
 func annotate(there map[string]string, opaque string) []patch.Op {

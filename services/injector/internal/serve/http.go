@@ -5,23 +5,21 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"golang.org/x/net/netutil"
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/kit/run"
 )
 
-// maxBody is Linkerd's bound on a review, in bytes.
-const maxBody = 10 << 20
-
 // Handler answers reviews on every path.
 func Handler(a *Admitter) http.Handler {
+	t := newTurns()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			// One strange object must not end the others' requests.
@@ -30,16 +28,17 @@ func Handler(a *Admitter) http.Handler {
 				http.Error(w, "internal error", http.StatusInternalServerError)
 			}
 		}()
-		review(w, r, a)
+		review(w, r, a, t)
 	})
 }
 
-func review(w http.ResponseWriter, r *http.Request, a *Admitter) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+func review(w http.ResponseWriter, r *http.Request, a *Admitter, t *turns) {
+	body, done, err := t.body(w, r)
 	if err != nil {
-		http.Error(w, "reading the review: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	defer done()
 	if len(body) == 0 {
 		return // an empty 200, as Linkerd answers it
 	}
@@ -80,15 +79,16 @@ func Serve(ctx context.Context, lis net.Listener, a *Admitter, certs *Certificat
 	srv := &http.Server{
 		Handler:           Handler(a),
 		ReadHeaderTimeout: 15 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      30 * time.Second, // the API server gives up after 10
+		ReadTimeout:       10 * time.Second, // as long as the API server waits for the answer
+		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxReviews},
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certs.Get},
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.ServeTLS(lis, "", "") }()
+	go func() { ended <- srv.ServeTLS(netutil.LimitListener(lis, maxConnections), "", "") }()
 	select {
 	case err := <-ended:
 		return err

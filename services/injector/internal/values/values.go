@@ -1,8 +1,8 @@
 // Package values holds the settings that an injected proxy is made from, under
 // the names of Linkerd's chart (ConfigMap linkerd-config, key values).
 //
-// It is pure but for Source. A Values that was handed out is never changed:
-// Effective works on a copy, so one pod's overrides cannot reach the next.
+// It is pure. A Values that was handed out is never changed: Effective works on
+// a copy, so one pod's overrides cannot reach the next.
 package values
 
 import (

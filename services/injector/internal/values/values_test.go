@@ -1,8 +1,6 @@
 package values_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -116,71 +114,6 @@ func TestEffectiveEnvironmentLayers(t *testing.T) {
 		if s := strings.Join(parts, " "); s != tt.want || len(warnings) != tt.warnings {
 			t.Errorf("%s: %s with %d warnings, want %s with %d", tt.name, s, len(warnings), tt.want, tt.warnings)
 		}
-	}
-}
-
-func TestSourceFollowsTheFiles(t *testing.T) {
-	dir := t.TempDir()
-	path, anchors := filepath.Join(dir, "values"), filepath.Join(dir, "ca.crt")
-	write := func(p, content string) {
-		t.Helper()
-		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := &values.Source{Path: path, AnchorsPath: anchors, Version: "v1"}
-	if _, err := s.Get(); err == nil {
-		t.Error("Get() without files = nil")
-	}
-	get := func() *values.Settings {
-		t.Helper()
-		got, err := s.Get()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	write(path, "clusterDomain: one.example")
-	write(anchors, "PEM 1")
-	first := get()
-	if first.Values.ClusterDomain != "one.example" || first.Anchors != "PEM 1" {
-		t.Errorf("Get() = %+v", first)
-	}
-	if get() != first {
-		t.Error("unchanged files were parsed again")
-	}
-	write(path, "clusterDomain: two.example")
-	if got := get().Values.ClusterDomain; got != "two.example" {
-		t.Errorf("clusterDomain = %s, want two.example", got)
-	}
-	write(path, "clusterDomain: [")
-	if got := get().Values.ClusterDomain; got != "two.example" {
-		t.Errorf("clusterDomain = %s after a bad file, want the former", got)
-	}
-	write(path, "clusterDomain: three.example")
-	write(anchors, "PEM 2")
-	if got := get(); got.Values.ClusterDomain != "three.example" || got.Anchors != "PEM 2" {
-		t.Errorf("Get() = %+v", got)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if got := get().Values.ClusterDomain; got != "three.example" {
-		t.Errorf("clusterDomain = %s without the file, want the former", got)
-	}
-}
-
-func TestSourceTakesAnchorsFromValues(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "values")
-	if err := os.WriteFile(path, []byte("identityTrustAnchorsPEM: PEM"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got, err := (&values.Source{Path: path}).Get()
-	if err != nil || got.Anchors != "PEM" {
-		t.Errorf("Get() = %+v, %v", got, err)
-	}
-	if _, err := (&values.Source{}).Get(); err == nil {
-		t.Error("Get() without any anchors = nil")
 	}
 }
 

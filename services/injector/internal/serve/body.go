@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Bounds on what is held of requests at the same time. Only the API server has
+// a reason to connect, but whoever is in the cluster may.
+const (
+	maxConnections = 512
+	maxReviews     = 256
+	// maxBody is Linkerd's bound on a review, in bytes.
+	maxBody = 10 << 20
+	// smallBody is more than almost every review has; larger ones take turns.
+	smallBody = 256 << 10
+	maxLarge  = 8
+)
+
+// turns bounds what is held: 64 MiB of small reviews and 80 MiB of large ones.
+type turns struct{ reviews, large chan struct{} }
+
+func newTurns() *turns {
+	return &turns{reviews: make(chan struct{}, maxReviews), large: make(chan struct{}, maxLarge)}
+}
+
+// take waits for a turn; it fails when the client doesn't.
+func take(ctx context.Context, turn chan struct{}) (done func(), err error) {
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for other reviews: %w", context.Cause(ctx))
+	}
+}
+
+// body reads a review. The turns taken last until done is called.
+func (t *turns) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+	reviewed, err := take(r.Context(), t.reviews)
+	if err != nil {
+		return nil, nil, err
+	}
+	in := http.MaxBytesReader(w, r.Body, maxBody)
+	if body, err = io.ReadAll(io.LimitReader(in, smallBody)); err != nil {
+		reviewed()
+		return nil, nil, fmt.Errorf("reading the review: %w", err)
+	}
+	if len(body) < smallBody {
+		return body, reviewed, nil
+	}
+	large, err := take(r.Context(), t.large)
+	if err != nil {
+		reviewed()
+		return nil, nil, err
+	}
+	done = func() { large(); reviewed() }
+	rest, err := io.ReadAll(in)
+	if err != nil {
+		done()
+		return nil, nil, fmt.Errorf("reading the review: %w", err)
+	}
+	return append(body, rest...), done, nil
+}
