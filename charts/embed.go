@@ -10,7 +10,7 @@ import "embed"
 
 // FS holds each chart in a directory of its name.
 //
-//go:embed all:weft-crds all:weft-control-plane
+//go:embed all:weft-crds all:weft-control-plane all:weft-cni
 var FS embed.FS
 
 // The charts in FS.

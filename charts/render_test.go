@@ -3,7 +3,7 @@ package charts
 import ("testing";"os")
 
 func TestTry(t *testing.T) {
-	for _, c := range []string{CRDs, ControlPlane} {
+	for _, c := range []string{CRDs, ControlPlane, CNI} {
 	list, err := Render(c, nil, Options{Version: "dev"})
 	if err != nil { t.Fatal(err) }
 	os.WriteFile("/tmp/"+c+".yaml", YAML(list), 0o644)
