@@ -44,7 +44,7 @@ func (a *api) do(ctx context.Context, method, path, body string) (int, []byte, e
 	if err != nil {
 		return 0, nil, fmt.Errorf("asking the API server: %w", err)
 	}
-	req.Header.Set("Content-Type", "application/yaml")
+	req.Header.Set("Content-Type", "application/apply-patch+yaml")
 	req.Header.Set("Accept", "application/json")
 	resp, err := a.client.Do(req)
 	if err != nil {
@@ -70,21 +70,21 @@ func (a *api) ready(ctx context.Context) error {
 	return nil
 }
 
-// create makes the objects of a YAML text. Each begins with a comment that says
-// where it is posted to. One that is there already stays as it is.
-func (a *api) create(ctx context.Context, text string) error {
+// apply makes the objects of a YAML text, or makes them what it says. Each begins
+// with a comment that says where it is.
+func (a *api) apply(ctx context.Context, text string) error {
 	for doc := range strings.SplitSeq(text, "\n---\n") {
 		first, _, _ := strings.Cut(strings.TrimSpace(doc), "\n")
-		path, ok := strings.CutPrefix(first, "# POST ")
+		path, ok := strings.CutPrefix(first, "# at ")
 		if !ok {
-			return fmt.Errorf("an object does not say where it is posted to, but %q", first)
+			return fmt.Errorf("an object does not say where it is, but %q", first)
 		}
-		code, answer, err := a.do(ctx, http.MethodPost, path, doc)
+		code, answer, err := a.do(ctx, http.MethodPatch, path+"?force=true&fieldManager="+Program, doc)
 		if err != nil {
 			return err
 		}
-		if code != http.StatusCreated && code != http.StatusConflict {
-			return fmt.Errorf("creating an object at %s: %s", path, bytes.TrimSpace(answer))
+		if code != http.StatusCreated && code != http.StatusOK {
+			return fmt.Errorf("applying %s: %s", path, bytes.TrimSpace(answer))
 		}
 	}
 	return nil

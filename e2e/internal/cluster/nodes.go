@@ -165,7 +165,7 @@ func (c *Cluster) control(ctx context.Context, n *node.Node) error {
 	if err != nil {
 		return err
 	}
-	return c.api.create(ctx, objects)
+	return c.api.apply(ctx, objects)
 }
 
 func (c *Cluster) loadOwn(ctx context.Context, n *node.Node) error {
