@@ -80,7 +80,7 @@ what it was asked and nowhere else (allow_responses), an asker hears inboxes onl
 {{- $of := .Values.nats -}}
 server_name: $POD_NAME
 listen: {{ printf "%s:4222" (ternary "0.0.0.0" "[::]" .Values.disableIPv6) | quote }}
-http: "127.0.0.1:8222"
+http: {{ printf "%s:8222" (ternary "0.0.0.0" "[::]" .Values.disableIPv6) | quote }}
 max_payload: 1MB
 max_connections: {{ $of.maxConnections | int }}
 write_deadline: "5s"
