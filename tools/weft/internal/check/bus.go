@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	natsPods    = "app.kubernetes.io/name=weft-nats"
+	natsPods    = "linkerd.io/control-plane-component=nats"
 	natsMonitor = 8222 // on the pod's loopback; a port-forward reaches it
 	natsSecret  = "weft-nats-tls"
 	busSecrets  = "weft-bus-"
+	busCA       = "weft-bus-ca" // signs the others; made by the chart, or absent
 )
 
 // bus is the category about NATS. A mesh on somebody else's NATS has none of it.
@@ -65,12 +66,23 @@ func (w *World) bus() engine.Category {
 			if err != nil {
 				return nil //nolint:nilerr // the check above tells it
 			}
-			return judge.Together(judge.Lasting(cert, w.Now(), busCertNext), judge.Lasting(roots, w.Now(), busCertNext))
+			if s.Name == w.natsSecret() { // all have the same authority
+				cert.Certs = append(cert.Certs, roots.Certs...)
+			}
+			return judge.Lasting(cert, w.Now(), busCertNext)
 		})},
 	}}
 }
 
 const busCertNext = "let cert-manager renew it, or delete the Secret and " + reinstall
+
+// natsSecret is the name of the Secret with the servers' certificate.
+func (w *World) natsSecret() string {
+	if w.config != nil && w.config.NATS.TLSSecret != "" {
+		return w.config.NATS.TLSSecret
+	}
+	return natsSecret
+}
 
 func replicas(set *appsv1.StatefulSet) int32 {
 	if set.Spec.Replicas == nil {
@@ -130,10 +142,10 @@ func (w *World) busCerts(judged func(corev1.Secret) error) func(context.Context)
 		if err != nil {
 			return err
 		}
-		secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool { return s.Name != natsSecret && !strings.HasPrefix(s.Name, busSecrets) })
+		secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool { return s.Name != w.natsSecret() && !strings.HasPrefix(s.Name, busSecrets) })
 		slices.SortFunc(secrets, func(a, b corev1.Secret) int { return strings.Compare(a.Name, b.Name) })
-		if !slices.ContainsFunc(secrets, func(s corev1.Secret) bool { return s.Name == natsSecret }) {
-			return &say.Problem{What: fmt.Sprintf("Secret %s/%s does not exist", w.Namespace, natsSecret), Next: reinstall}
+		if !slices.ContainsFunc(secrets, func(s corev1.Secret) bool { return s.Name == w.natsSecret() }) {
+			return &say.Problem{What: fmt.Sprintf("Secret %s/%s does not exist", w.Namespace, w.natsSecret()), Next: reinstall}
 		}
 		var all []error
 		for _, s := range secrets {
@@ -148,6 +160,9 @@ func busCert(s corev1.Secret) (cert, roots judge.Bundle, err error) {
 	from := fmt.Sprintf("Secret %s/%s", s.Namespace, s.Name)
 	if cert, err = judge.ReadPair(from+" keys tls.crt, tls.key", s.Data["tls.crt"], s.Data["tls.key"]); err != nil {
 		return cert, roots, err
+	}
+	if s.Name == busCA {
+		return cert, cert, nil
 	}
 	roots, err = judge.ReadBundle(from+" key ca.crt", s.Data["ca.crt"])
 	return cert, roots, err

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/weftmesh/weft/charts"
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
@@ -121,6 +123,9 @@ func run(cmd *cobra.Command, f *flags) error {
 		Connect:   func() (Door, error) { return to.Connect() },
 		Namespace: to.Mesh, CNINamespace: to.CNI, Target: f.namespace, CNI: f.cni,
 		CLI: f.version, Expected: f.expected, Now: time.Now,
+	}
+	w.Manifests = func() ([]*unstructured.Unstructured, error) {
+		return clusterManifests(charts.Options{Namespace: to.Mesh, Version: build.Version()})
 	}
 	e := Extensions{Dirs: filepath.SplitList(os.Getenv("PATH")), Exec: execute(cmd.ErrOrStderr())}
 	return f.ask(cmd.Context(), w, e, passOn(cmd), cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -142,22 +143,14 @@ func (w *World) serviceAddresses(ctx context.Context) ([]judge.Address, error) {
 	return all, nil
 }
 
-// clusterNames are the names of what the control plane has without a namespace.
-func (w *World) clusterNames(what ...string) []string {
-	var all []string
-	for _, name := range what {
-		all = append(all, fmt.Sprintf("linkerd-%s-%s", w.Namespace, name))
-	}
-	return all
+// roles are the names of the ClusterRoles: two of Linkerd's, that clients look
+// for, and the watcher's, which is the only one that can read workloads.
+func (w *World) roles() []string {
+	return []string{"linkerd-" + w.Namespace + "-identity", "linkerd-" + w.Namespace + "-proxy-injector", "weft-" + w.Namespace + "-watcher"}
 }
 
-var (
-	// roles are those of Linkerd's that clients look for, and the watcher's, which
-	// is the only one that can read workloads.
-	roles = []string{"identity", "proxy-injector", "watcher"}
-	// accounts are the control plane's; policy runs as linkerd-destination.
-	accounts = []string{destination, identity, injector, watcher}
-)
+// accounts are the control plane's; policy runs as linkerd-destination.
+var accounts = []string{destination, identity, injector, watcher}
 
 const (
 	injectorHook = "linkerd-proxy-injector-webhook-config"
@@ -172,18 +165,12 @@ func (w *World) linkerdConfig() engine.Category {
 		}}
 	}
 	var clusterRoles, bindings, serviceAccounts []thing
-	for _, name := range w.clusterNames(roles...) {
+	for _, name := range w.roles() {
 		clusterRoles = append(clusterRoles, thing{kube.ClusterRoles, "ClusterRole", "", name})
 		bindings = append(bindings, thing{kube.ClusterRoleBindings, "ClusterRoleBinding", "", name})
 	}
 	for _, name := range accounts {
 		serviceAccounts = append(serviceAccounts, thing{kube.ServiceAccounts, "ServiceAccount", w.Namespace, name})
-	}
-	var validating []thing
-	for _, h := range hooks {
-		if h.gvr == kube.ValidatingWebhooks {
-			validating = append(validating, thing{h.gvr, "ValidatingWebhookConfiguration", "", h.config})
-		}
 	}
 	return engine.Category{Name: "linkerd-config", Checks: []engine.Check{
 		exist("Namespace exists", "l5d-existence-ns", thing{kube.Namespaces, "namespace", "", w.Namespace}),
@@ -192,7 +179,7 @@ func (w *World) linkerdConfig() engine.Category {
 		exist("ServiceAccounts exist", "l5d-existence-sa", serviceAccounts...),
 		{Name: "control plane CustomResourceDefinitions exist", Anchor: "l5d-existence-crd", Fatal: true, Run: w.crdsExist},
 		exist("MutatingWebhookConfigurations exist", "l5d-existence-mwc", thing{kube.MutatingWebhooks, "MutatingWebhookConfiguration", "", injectorHook}),
-		exist("ValidatingWebhookConfigurations exist", "l5d-existence-vwc", validating...),
+		{Name: "control plane ValidatingWebhookConfigurations exist", Anchor: "l5d-existence-vwc", Fatal: true, Run: w.validators},
 		{Name: "proxy-init container runs as root user if docker container runtime is used", Anchor: "l5d-proxy-init-run-as-root", Run: func(ctx context.Context) error {
 			if err := unless(!w.usesCNI(), "the CNI plugin does proxy-init's work"); err != nil {
 				return err
@@ -206,6 +193,28 @@ func (w *World) linkerdConfig() engine.Category {
 	}}
 }
 
+// validators judges the validating webhooks whose certificates there are; a
+// control plane without any has no such webhook.
+func (w *World) validators(ctx context.Context) error {
+	var all []thing
+	for _, h := range hooks {
+		if h.gvr != kube.ValidatingWebhooks {
+			continue
+		}
+		there, err := w.has(ctx, h)
+		if err != nil {
+			return err
+		}
+		if there {
+			all = append(all, thing{h.gvr, "ValidatingWebhookConfiguration", "", h.config})
+		}
+	}
+	if err := unless(len(all) > 0, "no validators"); err != nil {
+		return err
+	}
+	return w.exist(ctx, reinstall, all...)
+}
+
 func (w *World) ha() engine.Category {
 	return engine.Category{Name: "linkerd-ha-checks", Checks: []engine.Check{
 		{Name: "multiple replicas of control plane pods", Anchor: "l5d-control-plane-replicas", Warning: true, Retry: true, Run: func(ctx context.Context) error {
@@ -216,6 +225,7 @@ func (w *World) ha() engine.Category {
 			if err != nil {
 				return err
 			}
+			have = slices.DeleteFunc(have, func(d appsv1.Deployment) bool { return !slices.Contains(deployments, d.Name) })
 			return judge.HighlyAvailable(have, w.Namespace)
 		}},
 	}}

@@ -3,7 +3,6 @@ package check
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 )
 
@@ -39,6 +38,7 @@ data:
 		c.add(t, fmt.Sprintf("apiVersion: admissionregistration.k8s.io/v1\nkind: %s\nmetadata: {name: %s}\nwebhooks: [{name: x, clientConfig: {caBundle: %s}}]\n", kind, h.config, b64(hook.cert)))
 	}
 	busCA := issue(t, "weft-bus-ca", nil, 365)
+	c.add(t, secret("weft-bus-ca", "tls.crt", busCA.cert, "tls.key", busCA.key))
 	for _, name := range []string{"weft-nats-tls", "weft-bus-watcher", "weft-bus-destination"} {
 		leaf := issue(t, name, busCA, 365, name)
 		c.add(t, secret(name, "tls.crt", leaf.cert, "tls.key", leaf.key, "ca.crt", busCA.cert))
@@ -50,7 +50,7 @@ data:
 		c.add(t, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: "+name+", annotations: {"+bundleVersion+": v1.2.0}}\nspec: {versions: [{name: v1beta1, served: true}, {name: v1, served: true}]}\n")
 	}
 	w := &World{Namespace: "linkerd"}
-	for _, name := range w.clusterNames(roles...) {
+	for _, name := range w.roles() {
 		c.add(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+name+"}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: "+name+"}\n")
 	}
 	for _, name := range append([]string{"linkerd-heartbeat"}, accounts...) {
@@ -77,7 +77,7 @@ status:
 	c.add(t, "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {namespace: linkerd, name: weft-nats}\nspec: {replicas: 3}\nstatus: {readyReplicas: 3}\n")
 	for i := range 3 {
 		name := fmt.Sprintf("weft-nats-%d", i)
-		c.add(t, strings.Replace(pod("linkerd", name, fmt.Sprintf("10.1.0.%d", 20+i), "nats", 8222), "labels: {", "labels: {app.kubernetes.io/name: weft-nats, ", 1))
+		c.add(t, pod("linkerd", name, fmt.Sprintf("10.1.0.%d", 20+i), "nats", 8222))
 		c.pages[name+":8222/routez"] = fmt.Sprintf(`{"server_id":"N%d","routes":[{"remote_id":"N%d"},{"remote_id":"N%d"}]}`, i, (i+1)%3, (i+2)%3)
 	}
 	c.add(t, pod("shop", "web-1", "10.1.0.40", "", 4191))

@@ -63,6 +63,9 @@ type config struct {
 	ProxyInit       struct {
 		RunAsRoot bool `json:"runAsRoot"`
 	} `json:"proxyInit"`
+	NATS struct {
+		TLSSecret string `json:"tlsSecret"`
+	} `json:"nats"`
 	Identity struct {
 		ExternalCA bool `json:"externalCA"`
 		Issuer     struct {

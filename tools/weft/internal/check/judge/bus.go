@@ -19,7 +19,7 @@ type Server struct {
 // not hear the writer.
 func Quorum(servers []Server, want int, ns string) error {
 	var f faults
-	next := fmt.Sprintf("kubectl -n %s get pods -l app.kubernetes.io/name=weft-nats; kubectl -n %s logs weft-nats-0", ns, ns)
+	next := fmt.Sprintf("kubectl -n %s get pods -l linkerd.io/control-plane-component=nats; kubectl -n %s logs weft-nats-0", ns, ns)
 	up := make(map[string]string)
 	for _, s := range servers {
 		if s.Err == nil {
