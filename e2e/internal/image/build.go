@@ -99,7 +99,7 @@ func (o Order) compile(ctx context.Context, chosen []product) error {
 	if err := os.MkdirAll(o.Static, 0o755); err != nil { //nolint:gosec // binaries are no secret
 		return fmt.Errorf("making a directory for static binaries: %w", err)
 	}
-	args := []string{"build", "-trimpath", "-ldflags", o.LDFlags, "-o", o.Static + "/"}
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w " + o.LDFlags, "-o", o.Static + "/"}
 	for _, p := range chosen {
 		for _, dir := range p.binaries {
 			args = append(args, "./"+dir)
