@@ -38,6 +38,9 @@ func parse(content []byte, single bool, from string) (list, []json.RawMessage, e
 		if err := json.Unmarshal(raw, &plugins); err != nil || len(plugins) == 0 {
 			return nil, nil, fmt.Errorf("%w: it lists no plugins", errNotOurs)
 		}
+		if slices.ContainsFunc(plugins, func(p json.RawMessage) bool { return kind(p) == "" }) {
+			return nil, nil, fmt.Errorf("%w: one of its plugins has no type", errNotOurs)
+		}
 		if single {
 			l[origin] = quote(from)
 		}
