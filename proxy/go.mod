@@ -17,6 +17,7 @@ require (
 )
 
 require (
+	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mdlayher/socket v0.5.0 // indirect
 	github.com/pandatix/go-abnf v0.5.5 // indirect
 )
