@@ -17,7 +17,10 @@ import (
 	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/busd"
+	"github.com/weftmesh/weft/tools/weft/internal/check"
 	"github.com/weftmesh/weft/tools/weft/internal/demo"
+	"github.com/weftmesh/weft/tools/weft/internal/diag"
+	"github.com/weftmesh/weft/tools/weft/internal/install"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
@@ -27,6 +30,12 @@ import (
 // commands is the one place where a command joins the tree.
 func commands() []func() *cobra.Command {
 	return []func() *cobra.Command{
+		install.Command,
+		install.UpgradeCommand,
+		install.UninstallCommand,
+		install.PruneCommand,
+		check.Command,
+		diag.Command,
 		manifest.InjectCommand,
 		manifest.UninjectCommand,
 		statusCommand,

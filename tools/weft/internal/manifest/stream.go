@@ -104,7 +104,7 @@ func (d Document) decode() ([]Document, error) {
 		return several, nil
 	}
 	text, err := yaml.YAMLToJSON(d.Raw)
-	if err == nil {
+	if err == nil && d.flows() {
 		err = d.ends()
 	}
 	if err != nil {
@@ -122,6 +122,17 @@ func (d Document) decode() ([]Document, error) {
 		return []Document{d}, nil
 	}
 	return nil, errors.New("it has no fields")
+}
+
+// flows says whether the object may be in flow style. One in block style ends
+// where the document does, or the parser objects.
+func (d Document) flows() bool {
+	for line := range bytes.Lines(d.Raw) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return bytes.IndexByte([]byte("{[\"'&!*|>?"), line[0]) >= 0
+		}
+	}
+	return false
 }
 
 // ends makes sure that nothing follows the object: the YAML library would pass
