@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/e2e/internal/node"
@@ -142,10 +143,12 @@ func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir(), kubeconfig
 
 // Load imports image archives into every node.
 func (c *Cluster) Load(ctx context.Context, tars ...string) error {
-	var errs []error
-	for _, n := range c.nodes {
-		errs = append(errs, load(ctx, n, tars))
+	errs := make([]error, len(c.nodes))
+	var wait sync.WaitGroup
+	for i, n := range c.nodes {
+		wait.Go(func() { errs[i] = load(ctx, n, tars) })
 	}
+	wait.Wait()
 	return errors.Join(errs...)
 }
 

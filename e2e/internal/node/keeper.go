@@ -29,7 +29,7 @@ const grace = 10 * time.Second
 // processes there: PID 1 has to bury orphans, and waiting for anyone would take
 // the end of a component from whoever waits for that.
 type keeper struct {
-	conf Config
+	logs string // where the components' output goes
 
 	mu   sync.Mutex
 	kept map[string]*kept
@@ -45,7 +45,7 @@ type kept struct {
 }
 
 func newKeeper(c Config) *keeper {
-	k := &keeper{conf: c, kept: map[string]*kept{}}
+	k := &keeper{logs: "/var/log", kept: map[string]*kept{}}
 	for _, what := range c.Components {
 		k.kept[what.Name] = &kept{what: what}
 	}
@@ -74,7 +74,7 @@ func (k *keeper) spawn(p *kept) error {
 	if p.pid != 0 {
 		return nil
 	}
-	log, err := os.OpenFile(filepath.Join("/var/log", p.what.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // a log that people read
+	log, err := os.OpenFile(filepath.Join(k.logs, p.what.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) //nolint:gosec // a log that people read
 	if err != nil {
 		return fmt.Errorf("opening a component's log: %w", err)
 	}
