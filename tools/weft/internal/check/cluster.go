@@ -66,11 +66,27 @@ const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 // gatewayCRDs are those that must be there; TLS and TCP routes are optional.
 var gatewayCRDs = []string{"httproutes.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io"}
 
+const gatewayNext = "install the Gateway API's standard channel, " + minGatewayAPI + " or later (https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api)"
+
+// gatewayAPI is one check in two: Linkerd does not start without these CRDs, so
+// that its check is fatal; to this mesh their absence only means that there are
+// no such routes. Old ones are fatal to both. One of the two is always skipped.
 func (w *World) gatewayAPI() engine.Category {
+	const name, anchor = "Gateway API CRDs are installed", "gateway-api-crd"
 	return engine.Category{Name: "gateway-api-crd", Checks: []engine.Check{
-		{Name: "Gateway API CRDs are installed", Anchor: "gateway-api-crd", Fatal: true, Run: func(ctx context.Context) error {
-			for _, name := range gatewayCRDs {
-				if err := w.gatewayCRD(ctx, name); err != nil {
+		{Name: name, Anchor: anchor, Warning: true, Run: func(ctx context.Context) error {
+			var all []thing
+			for _, crd := range gatewayCRDs {
+				all = append(all, thing{kube.CRDs, "CustomResourceDefinition", "", crd})
+			}
+			if err := w.exist(ctx, gatewayNext+"; without it there are no HTTPRoutes and GRPCRoutes of that API", all...); err != nil {
+				return err
+			}
+			return engine.Skip("told by the next")
+		}},
+		{Name: name, Anchor: anchor, Fatal: true, Run: func(ctx context.Context) error {
+			for _, crd := range gatewayCRDs {
+				if err := w.gatewayCRD(ctx, crd); err != nil {
 					return err
 				}
 			}
@@ -80,25 +96,24 @@ func (w *World) gatewayAPI() engine.Category {
 }
 
 func (w *World) gatewayCRD(ctx context.Context, name string) error {
-	const next = "install the Gateway API's standard channel, " + minGatewayAPI + " or later (https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api)"
 	object := "CustomResourceDefinition " + name
 	crd, err := w.door.Get(ctx, kube.CRDs, "", name)
 	if apierrors.IsNotFound(err) {
-		return &say.Problem{What: object + " does not exist", Next: next, Err: err}
+		return engine.Skip("told by the former")
 	}
 	if err != nil {
 		return err
 	}
 	if !served(crd, "v1") {
-		return &say.Problem{What: object + ": spec.versions does not serve v1", Next: next}
+		return &say.Problem{What: object + ": spec.versions does not serve v1", Next: gatewayNext}
 	}
 	bundle := crd.GetAnnotations()[bundleVersion]
 	have, err := version.ParseGeneric(bundle)
 	if err != nil {
-		return &say.Problem{What: fmt.Sprintf("%s: annotation %s is %q, which is no version", object, bundleVersion, bundle), Next: next, Err: err}
+		return &say.Problem{What: fmt.Sprintf("%s: annotation %s is %q, which is no version", object, bundleVersion, bundle), Next: gatewayNext, Err: err}
 	}
 	if have.LessThan(version.MustParseGeneric(minGatewayAPI)) {
-		return &say.Problem{What: fmt.Sprintf("%s: annotation %s is %s, at least %s is required", object, bundleVersion, bundle, minGatewayAPI), Next: next}
+		return &say.Problem{What: fmt.Sprintf("%s: annotation %s is %s, at least %s is required", object, bundleVersion, bundle, minGatewayAPI), Next: gatewayNext}
 	}
 	return nil
 }
