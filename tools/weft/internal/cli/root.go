@@ -34,6 +34,7 @@ func commands() []func() *cobra.Command {
 		install.UpgradeCommand,
 		install.UninstallCommand,
 		install.PruneCommand,
+		install.CNICommand,
 		check.Command,
 		diag.Command,
 		manifest.InjectCommand,

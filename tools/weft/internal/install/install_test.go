@@ -27,7 +27,7 @@ func run(t *testing.T, args ...string) (docs []manifest.Document, problem string
 	t.Setenv(envRegistry, "")
 	root := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}
 	new(kube.Flags).Bind(root.PersistentFlags())
-	root.AddCommand(Command(), UpgradeCommand(), UninstallCommand(), PruneCommand())
+	root.AddCommand(Command(), UpgradeCommand(), UninstallCommand(), PruneCommand(), CNICommand())
 	var out, why bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(io.Discard)

@@ -1,6 +1,7 @@
-// Package pki makes the throw-away certificates and workload tokens of the
-// demo. What it makes is for one run on one machine; nothing here belongs in a
-// cluster, where cert-manager and the API server do this.
+// Package pki makes and reads certificates. Set is the throw-away certificates
+// and workload tokens of the demo, for one run on one machine; Authority is an
+// anchor or issuer of a cluster's mesh. Keys are written to files and Secrets,
+// and never shown.
 package pki
 
 import (
