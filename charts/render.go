@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -195,14 +196,16 @@ func render(c *chart.Chart, values map[string]any, opts Options) (map[string]str
 	return out, explain(c.Name(), err)
 }
 
+// refusal is how helm's engine reports a template's own fail.
+var refusal = regexp.MustCompile(`(?s)^execution error at \([^)]*\): (.*)$`)
+
 // explain drops what helm puts around the words of a template's fail.
 func explain(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	if _, said, ok := strings.Cut(text, "error calling fail: "); ok {
-		return fmt.Errorf("chart %s: %s", name, strings.TrimSpace(said))
+	if said := refusal.FindStringSubmatch(err.Error()); said != nil {
+		return fmt.Errorf("values of chart %s: %s", name, strings.TrimSpace(said[1]))
 	}
 	return fmt.Errorf("rendering chart %s: %w", name, err)
 }

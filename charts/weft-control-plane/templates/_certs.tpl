@@ -4,8 +4,12 @@ cert-manager. What is made here is made once a render and remembered in .Values 
 template may ask first; and it is kept over upgrades, because the cluster is looked at before anything is made.
 */}}
 
+{{/* weft.memo: makes the memory. Nothing is made from values that can't work together. */}}
 {{- define "weft.memo" -}}
-{{- if not (hasKey .Values "_weft") }}{{ $_ := set .Values "_weft" dict }}{{ end }}
+{{- if not (hasKey .Values "_weft") }}
+{{- include "weft.check" . }}
+{{- $_ := set .Values "_weft" dict }}
+{{- end }}
 {{- end }}
 
 {{/* weft.trustAnchors: the bundle that all proxies trust, PEM; "" when somebody else writes its ConfigMap. */}}
