@@ -2,6 +2,7 @@ package logtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -223,6 +224,9 @@ func (w *World) Agree(writer *Process, others ...*Process) {
 			want := rows(writer.R)
 			if bad := differ(want, rows(p.R)); len(bad) > 0 {
 				return fmt.Errorf("%d rows of the copy differ: %.500q", len(bad), bad)
+			}
+			if len(p.Cuts()) == 0 {
+				return errors.New("its consumer was told nothing, not even that the log is empty")
 			}
 			if bad := differ(want, p.viewed()); len(bad) > 0 {
 				return fmt.Errorf("%d rows that the consumer was told differ: %.500q", len(bad), bad)
