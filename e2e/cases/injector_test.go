@@ -127,7 +127,7 @@ func startWebhook(t *testing.T, overrides map[string]any, common []string) *webh
 	}
 	sum := sha256.Sum256(cert)
 	w := &webhook{addr: proc.FreePort(t), anchors: hex.EncodeToString(sum[:])}
-	w.process = proc.Service(t, "injector", nil, append(common, "-listen", w.addr, "-config", filepath.Join(dir, "values.yaml"),
+	w.process = proc.Service(t, "injector", nil, append(common, "-listen", w.addr, "-linger", "0s", "-config", filepath.Join(dir, "values.yaml"),
 		"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-trust-anchors", filepath.Join(dir, "ca.crt"))...)
 	w.client = &http.Client{Timeout: proc.Patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, //nolint:gosec // our own, self-signed

@@ -21,15 +21,16 @@ import (
 )
 
 type config struct {
-	Listen              conf.Addr  `help:"address of the webhook; TLS 1.3 only"`
-	Cert                string     `help:"file with the webhook's certificate; re-read when it changes"`
-	Key                 string     `help:"file with the certificate's key"`
-	Config              string     `help:"file with the mesh's values (YAML); re-read when it changes; empty means the defaults"`
-	TrustAnchors        string     `help:"file with the trust anchors (PEM); empty means identityTrustAnchorsPEM of the values"`
-	ControllerNamespace string     `help:"namespace of the control plane"`
-	Namespaces          string     `help:"where namespaces' annotations come from: bus or none"`
-	Bus                 bus.Config `help:"where the mesh's events are"`
-	Obs                 obs.Config `help:"logs, metrics and traces"`
+	Listen              conf.Addr     `help:"address of the webhook; TLS 1.3 only"`
+	Cert                string        `help:"file with the webhook's certificate; re-read when it changes"`
+	Key                 string        `help:"file with the certificate's key"`
+	Config              string        `help:"file with the mesh's values (YAML); re-read when it changes; empty means the defaults"`
+	TrustAnchors        string        `help:"file with the trust anchors (PEM); empty means identityTrustAnchorsPEM of the values"`
+	ControllerNamespace string        `help:"namespace of the control plane"`
+	Namespaces          string        `help:"where namespaces' annotations come from: bus or none"`
+	Bus                 bus.Config    `help:"where the mesh's events are"`
+	Linger              time.Duration `help:"how long calls are still taken after the service was asked to stop, while Kubernetes forgets its address"`
+	Obs                 obs.Config    `help:"logs, metrics and traces"`
 }
 
 func defaults() config {
@@ -41,6 +42,7 @@ func defaults() config {
 		TrustAnchors:        "/var/run/linkerd/identity/trust-roots/ca-bundle.crt",
 		ControllerNamespace: "linkerd",
 		Namespaces:          "bus",
+		Linger:              5 * time.Second,
 		Obs:                 obs.Config{Admin: "127.0.0.1:9995"},
 	}
 }
@@ -49,6 +51,9 @@ func defaults() config {
 func (c config) Check() error {
 	if c.Namespaces != "bus" && c.Namespaces != "none" {
 		return conf.Bad("Namespaces", "%q is neither bus nor none", c.Namespaces)
+	}
+	if c.Linger < 0 {
+		return conf.Bad("Linger", "%s is negative", c.Linger)
 	}
 	if c.ControllerNamespace == "" {
 		return conf.Bad("ControllerNamespace", "it is empty")
@@ -93,7 +98,9 @@ func wire(ctx context.Context, s *run.Service) error {
 		return err
 	}
 	slog.Info("webhook listening", obs.Addr(lis.Addr().String()))
-	s.Part("webhook", func(ctx context.Context) error { return serve.Serve(ctx, lis, admitter, certs) })
+	s.Part("webhook", func(ctx context.Context) error {
+		return (&serve.Server{Admitter: admitter, Certificates: certs, Linger: cfg.Linger}).Serve(ctx, lis)
+	})
 	return nil
 }
 

@@ -44,6 +44,7 @@ func TestCheck(t *testing.T) {
 		{[]string{"-namespaces", "none", "-config", ""}, ""},
 		{[]string{"-namespaces", "kube"}, "namespaces"},
 		{[]string{"-controller-namespace", ""}, "controller-namespace"},
+		{[]string{"-linger", "-1s"}, "linger"},
 		{[]string{"-bus.cluster", "A"}, "cluster"},
 	}
 	for _, tt := range tests {
@@ -89,7 +90,7 @@ func TestProcess(t *testing.T) {
 	dir := files(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-listen", "127.0.0.1:0", "-obs.admin", "127.0.0.1:0",
 		"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"),
-		"-trust-anchors", filepath.Join(dir, "ca.crt"), "-config", "", "-namespaces", "none")
+		"-trust-anchors", filepath.Join(dir, "ca.crt"), "-config", "", "-namespaces", "none", "-linger", "10ms")
 	cmd.Env = append(os.Environ(), "BE_INJECTOR=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -72,7 +72,7 @@ func prepare(in Object, m Mesh) (*subject, decide.Verdict, error) {
 		v = DefaultValues("")
 	}
 	asked := map[string]string{decide.InjectAnnotation: "enabled"} // by the one who runs the command
-	verdict := decide.Pod(&s.pod, asked, v)
+	verdict := decide.Pod(s.pod, asked, v)
 	s.report.Reasons = verdict.Reasons
 	return s, verdict, nil
 }

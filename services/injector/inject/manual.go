@@ -28,16 +28,16 @@ func Manual(in Object, m Mesh, o Options) (Object, []Report, error) {
 
 func (s *subject) inject(m Mesh, o Options) (Object, Report, error) {
 	annotate(s.template, o.Config)
-	if err := convert(s.template, &s.pod); err != nil {
-		return nil, s.report, fmt.Errorf("reading the pod template of %s: %w", s.report.Object(), err)
+	if err := s.readPod(); err != nil {
+		return nil, s.report, err
 	}
 	if o.Ingress {
-		copied := *m.Values
-		copied.Proxy.IsIngress = true
-		m.Values = &copied
+		v := *m.Values
+		v.Proxy.IsIngress = true
+		m.Values = &v
 	}
 	ops, warnings, err := patch.Pod(patch.Input{
-		Pod: &s.pod, Namespace: s.namespace(o.Namespace), Owner: s.owner(),
+		Pod: s.pod, Namespace: s.namespace(o.Namespace), Owner: s.owner(),
 		Values: m.Values, Anchors: m.Anchors, ControllerNamespace: m.controller(),
 		Template: &patch.Template{
 			At: s.at, Bare: child(s.template, "metadata") == nil, CreatedBy: "linkerd/cli " + m.Values.LinkerdVersion,

@@ -36,7 +36,7 @@ type subject struct {
 	hasPod bool
 	// template is the part of object that at points to.
 	template Object
-	pod      corev1.Pod
+	pod      *corev1.Pod
 }
 
 // read takes an object apart. What cannot be a Kubernetes object is an error.
@@ -66,8 +66,8 @@ func read(in Object) (*subject, error) {
 	if s.template == nil || s.template["spec"] == nil {
 		return s, nil // nothing to put a proxy into
 	}
-	if err := convert(s.template, &s.pod); err != nil {
-		return nil, fmt.Errorf("reading the pod template of %s: %w", s.report.Object(), err)
+	if err := s.readPod(); err != nil {
+		return nil, err
 	}
 	s.hasPod = true
 	for _, c := range s.pod.Spec.Containers {
@@ -76,6 +76,18 @@ func read(in Object) (*subject, error) {
 		}
 	}
 	return s, nil
+}
+
+// readPod looks at the template as it is now.
+func (s *subject) readPod() error {
+	raw, err := json.Marshal(s.template)
+	if err == nil {
+		s.pod, err = decide.Read(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the pod template of %s: %w", s.report.Object(), err)
+	}
+	return nil
 }
 
 // builtin: other groups have kinds of these names, too (Knative's Service, say).
@@ -95,7 +107,7 @@ func (s *subject) namespace(otherwise string) string {
 // owner is who the template's pods will belong to.
 func (s *subject) owner() decide.Owner {
 	if s.kind == "Pod" {
-		return decide.OwnerOf(&s.pod)
+		return decide.OwnerOf(s.pod)
 	}
 	return decide.Owner{Kind: s.report.Kind, Name: s.report.Name}
 }
@@ -154,12 +166,4 @@ func copied(v any) any {
 		return out
 	}
 	return v
-}
-
-func convert(from, to any) error {
-	b, err := json.Marshal(from)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, to)
 }

@@ -56,23 +56,23 @@ func (a *Admitter) Admit(ctx context.Context, req *admissionv1.AdmissionRequest)
 }
 
 func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-	var pod corev1.Pod
-	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+	pod, err := decide.Read(req.Object.Raw)
+	if err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
 	if decide.Exempt(pod.Labels) {
 		return answer(req, nil)
 	}
 	s, namespace, err := a.world(ctx, req)
-	if errors.Is(err, feed.ErrUnknown) && (a.vital(req.Namespace) || decide.Never(&pod, s.Values)) {
+	if errors.Is(err, feed.ErrUnknown) && (a.vital(req.Namespace) || decide.Never(pod, s.Values)) {
 		slog.WarnContext(ctx, "pod admitted as it is, its namespace is not known", obs.Object(req.Namespace+"/"+pod.Name))
 		return answer(req, nil)
 	}
 	if err != nil {
 		return nil, err
 	}
-	owner := decide.OwnerOf(&pod)
-	verdict := decide.Pod(&pod, namespace, s.Values)
+	owner := decide.OwnerOf(pod)
+	verdict := decide.Pod(pod, namespace, s.Values)
 	kind := owner.Kind
 	if kind == "" {
 		kind = "pod"
@@ -85,11 +85,11 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 	log := slog.With(obs.Object(req.Namespace+"/"+name), slog.String("owner", owner.Kind+"/"+owner.Name))
 	if !verdict.Inject() {
 		log.InfoContext(ctx, "proxy not injected", obs.Reason(strings.Join(verdict.Reasons, ",")))
-		opaque := decide.Opaque(pod.Annotations, namespace, decide.PodDefaults(&pod, s.Values.Proxy.OpaquePorts))
+		opaque := decide.Opaque(pod.Annotations, namespace, decide.PodDefaults(pod, s.Values.Proxy.OpaquePorts))
 		return answer(req, annotate(pod.Annotations, opaque))
 	}
 	ops, warnings, err := patch.Pod(patch.Input{
-		Pod: &pod, Namespace: req.Namespace, NamespaceAnnotations: namespace, Owner: owner,
+		Pod: pod, Namespace: req.Namespace, NamespaceAnnotations: namespace, Owner: owner,
 		Values: s.Values, Anchors: s.Anchors, ControllerNamespace: a.ControllerNamespace,
 	})
 	for _, w := range warnings {

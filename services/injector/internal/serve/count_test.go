@@ -91,7 +91,7 @@ func TestCounts(t *testing.T) {
 // C10); metrics must not grow with them, and no request may be lost from them.
 func TestCountsAreBounded(t *testing.T) {
 	a, reg := measured(t, nil)
-	const pods = 1500
+	const pods = 1100
 	for i := range pods {
 		object := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"kind":"Kind%d","name":"x"}],`+
 			`"annotations":{"config.linkerd.io/proxy-image":"x/%d","config.linkerd.io/é.%s":"1","/":"","%d":"\n"}},"spec":{"containers":[{"name":"c"}]}}`,

@@ -73,18 +73,29 @@ func review(w http.ResponseWriter, r *http.Request, a *Admitter, t *turns) {
 	_, _ = w.Write(b)
 }
 
-// Serve answers on lis until ctx ends. There is no plain HTTP: the API server
-// speaks TLS to webhooks only, and a patch decides what runs in a pod.
-func Serve(ctx context.Context, lis net.Listener, a *Admitter, certs *Certificates) error {
+// Server is the webhook's listener and how it ends.
+type Server struct {
+	Admitter     *Admitter
+	Certificates *Certificates
+	// Linger is how long new connections are still taken after the end was asked
+	// for. A call that Kubernetes sends here meanwhile must not fail: with failure
+	// policy Ignore, its pod would start without a proxy.
+	Linger time.Duration
+}
+
+// Serve answers on lis until ctx ends, and Linger longer. There is no plain
+// HTTP: the API server speaks TLS to webhooks only, and a patch decides what
+// runs in a pod.
+func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := &http.Server{
-		Handler:           Handler(a),
+		Handler:           Handler(s.Admitter),
 		ReadHeaderTimeout: 15 * time.Second,
 		ReadTimeout:       10 * time.Second, // as long as the API server waits for the answer
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxReviews},
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certs.Get},
+		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: s.Certificates.Get},
 		ErrorLog:          slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
@@ -93,6 +104,16 @@ func Serve(ctx context.Context, lis net.Listener, a *Admitter, certs *Certificat
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+	}
+	// Connections that stay end with their next answer, so that the API server
+	// looks for another replica.
+	srv.SetKeepAlivesEnabled(false)
+	lingering := time.NewTimer(min(s.Linger, run.Grace(ctx)/2))
+	defer lingering.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-lingering.C:
 	}
 	stopping, cancel := run.Ending(ctx, 10*time.Second)
 	defer cancel()

@@ -37,7 +37,7 @@ import (
 
 type fixed struct {
 	given *settings.Settings
-	err      error
+	err   error
 }
 
 func (f fixed) Get() (*settings.Settings, error) { return f.given, f.err }
@@ -185,8 +185,8 @@ func TestUnknownNamespace(t *testing.T) {
 		plainPod: false,
 		`{"metadata":{"annotations":{"linkerd.io/inject":"enabled"}},"spec":{"containers":[{"name":"main"}]}}`:  false,
 		`{"metadata":{"annotations":{"linkerd.io/inject":"disabled"}},"spec":{"containers":[{"name":"main"}]}}`: true,
-		`{"spec":{"hostNetwork":true,"containers":[{"name":"main"}]}}`:                                           true,
-		`{"spec":{"containers":[{"name":"main"},{"name":"linkerd-proxy"}]}}`:                                      true,
+		`{"spec":{"hostNetwork":true,"containers":[{"name":"main"}]}}`:                                          true,
+		`{"spec":{"containers":[{"name":"main"},{"name":"linkerd-proxy"}]}}`:                                    true,
 	} {
 		resp := decode(t, post(t, a, reviewOf("v1", "Pod", "CREATE", object))).Response
 		if resp.Allowed != want || resp.Patch != nil {
@@ -198,6 +198,19 @@ func TestUnknownNamespace(t *testing.T) {
 		if resp := decode(t, post(t, a, body)).Response; !resp.Allowed {
 			t.Errorf("a pod of %s is rejected: %v", namespace, resp.Result)
 		}
+	}
+}
+
+// Numbers that would keep Kubernetes' parser busy for minutes are no concern of
+// ours in a pod, and no quantity in an annotation.
+func TestHugeExponents(t *testing.T) {
+	const n = "1E-999999999"
+	object := `{"metadata":{"annotations":{"config.linkerd.io/proxy-cpu-limit":"` + n + `",` +
+		`"config.linkerd.io/proxy-additional-env":"[{\"name\":\"A\",\"valueFrom\":{\"resourceFieldRef\":{\"Divisor\":\"` + n + `\",\"divisor\":\"1\"}}}]"}},"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"` + n +
+		`"}}],"containers":[{"name":"main","resources":{"limits":{"cpu":"` + n + `"}}}]}}`
+	resp := decode(t, post(t, admitter(map[string]string{"linkerd.io/inject": "enabled"}), reviewOf("v1", "Pod", "CREATE", object))).Response
+	if !resp.Allowed || len(resp.Patch) == 0 || len(resp.Warnings) != 2 {
+		t.Errorf("allowed %v, %d bytes of patch, warnings %q", resp.Allowed, len(resp.Patch), resp.Warnings)
 	}
 }
 
@@ -344,7 +357,8 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- serve.Serve(ctx, lis, admitter(map[string]string{"linkerd.io/inject": "enabled"}), certificates(dir, nil))
+		s := serve.Server{Admitter: admitter(map[string]string{"linkerd.io/inject": "enabled"}), Certificates: certificates(dir, nil)}
+		done <- s.Serve(ctx, lis)
 	}()
 	client := func(most uint16) *http.Client {
 		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{

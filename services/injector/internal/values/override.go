@@ -1,9 +1,9 @@
 package values
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,7 +198,14 @@ func cpu(at func(*Resources) *string, workers func(*Runtime) *int64) setter {
 	}
 }
 
+// sane are quantities that Kubernetes' parser reads at once; with an exponent
+// of nine digits it takes minutes.
+var sane = regexp.MustCompile(`^[+-]?[0-9.]{1,30}([numkKMGTPEi]{0,2}|[eE][+-]?[0-9]{1,2})$`)
+
 func parseQuantity(s string) (resource.Quantity, error) {
+	if !sane.MatchString(s) {
+		return resource.Quantity{}, fmt.Errorf("%.40q is not a quantity", s)
+	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil || q.Sign() < 0 {
 		return resource.Quantity{}, fmt.Errorf("%q is not a quantity", s)
@@ -261,33 +268,6 @@ func (v *Values) setNative(annotations map[string]string) []string {
 	return nil
 }
 
-// addEnv merges by name: values, then the namespace's, then the pod's own. A
-// layer that is no JSON list of variables is passed over.
-func (v *Values) addEnv(a Annotations) (warnings []string) {
-	merged := slices.Clone(v.Proxy.AdditionalEnv)
-	for _, layer := range []map[string]string{a.Namespace, a.Own} {
-		text, ok := layer[additionalEnv]
-		if !ok {
-			continue
-		}
-		var env []corev1.EnvVar
-		if err := json.Unmarshal([]byte(text), &env); err != nil {
-			warnings = append(warnings, "annotation "+additionalEnv+" is ignored: it is no JSON list of variables")
-			continue
-		}
-		for _, e := range env {
-			i := slices.IndexFunc(merged, func(m corev1.EnvVar) bool { return m.Name == e.Name })
-			if i < 0 {
-				merged = append(merged, e)
-			} else {
-				merged[i] = e
-			}
-		}
-	}
-	v.Proxy.AdditionalEnv = merged
-	return warnings
-}
-
 // addTraceLabels names the service in traces: by the recommended labels, over
 // which the pod's own OpenTelemetry annotations win.
 func (v *Values) addTraceLabels(annotations, labels map[string]string) {
@@ -310,42 +290,4 @@ func (v *Values) addTraceLabels(annotations, labels map[string]string) {
 		}
 	}
 	v.Proxy.Tracing.Labels = out
-}
-
-// resolvePorts turns names of container ports into numbers and leaves out what
-// is neither a number, a range nor a name that the pod has.
-func resolvePorts(text string, pod *corev1.Pod) string {
-	var out []string
-	for item := range strings.SplitSeq(text, ",") {
-		item = strings.TrimSpace(item)
-		if isPorts(item) {
-			out = append(out, item)
-			continue
-		}
-		if n, ok := named(item, pod); ok {
-			out = append(out, strconv.Itoa(int(n)))
-		}
-	}
-	return strings.Join(out, ",")
-}
-
-func isPorts(s string) bool {
-	from, to, isRange := strings.Cut(s, "-")
-	a, err := strconv.ParseUint(from, 10, 16)
-	if err != nil || !isRange {
-		return err == nil
-	}
-	b, err := strconv.ParseUint(to, 10, 16)
-	return err == nil && a <= b
-}
-
-func named(name string, pod *corev1.Pod) (int32, bool) {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		for _, p := range c.Ports {
-			if name != "" && p.Name == name {
-				return p.ContainerPort, true
-			}
-		}
-	}
-	return 0, false
 }

@@ -6,7 +6,6 @@
 package values
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -253,6 +252,14 @@ func Parse(b []byte, version string) (*Values, error) {
 	if v.LinkerdVersion == "" {
 		v.LinkerdVersion = version
 	}
+	defaults := Default(version)
+	for _, i := range []struct{ image, otherwise *Image }{
+		{&v.Proxy.Image, &defaults.Proxy.Image}, {&v.DebugContainer.Image, &defaults.DebugContainer.Image},
+	} {
+		if i.image.Name == "" {
+			i.image.Name = i.otherwise.Name
+		}
+	}
 	if err := v.check(); err != nil {
 		return nil, fmt.Errorf("values: %w", err)
 	}
@@ -268,9 +275,6 @@ func (v *Values) check() error {
 	}
 	if m := v.ProxyInit.IptablesMode; m != "nft" && m != "legacy" {
 		return fmt.Errorf("proxyInit.iptablesMode: %q is neither nft nor legacy", m)
-	}
-	if v.Proxy.Image.Name == "" {
-		return errors.New("proxy.image.name is empty")
 	}
 	r := v.Proxy.Resources
 	for _, text := range []string{

@@ -13,7 +13,7 @@ import (
 // A values file of an older release, or one with whole sections missing or
 // null, gives the defaults for what it lacks (complaint C8).
 func TestParseKeepsDefaults(t *testing.T) {
-	for _, in := range []string{"", "proxy: {}\n", "proxy:\nproxyInit:\nidentity: {}\nunknownSection: {a: [1]}\n"} {
+	for _, in := range []string{"", "proxy: {}\n", "proxy: {image: {name: ''}, tracing: null, additionalEnv: null}\ndebugContainer: {image: {name: ''}}\n", "null", "proxy:\nproxyInit:\nidentity: {}\nunknownSection: {a: [1]}\n"} {
 		got, err := values.Parse([]byte(in), "v1")
 		if err != nil {
 			t.Fatal(err)
@@ -24,12 +24,24 @@ func TestParseKeepsDefaults(t *testing.T) {
 	}
 }
 
+// People leave out quotes.
+func TestParseTakesNumbersForText(t *testing.T) {
+	got, err := values.Parse([]byte("proxy: {opaquePorts: 3306, resources: {cpu: {limit: 1, request: 0.5}}, image: {version: 7}}\n"+
+		"proxyInit: {ignoreInboundPorts: 25}\n"), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := []string{got.Proxy.OpaquePorts, got.Proxy.Resources.CPU.Limit, got.Proxy.Resources.CPU.Request, got.Proxy.Image.Version, got.ProxyInit.IgnoreInboundPorts}
+	if diff := cmp.Diff([]string{"3306", "1", "0.5", "7", "25"}, is); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	tests := map[string]string{
 		"a: [":                                          "parsing values",
 		"clusterNetworks: 10.0.0.0/8,moon":              "moon",
 		"proxyInit: {iptablesMode: magic}":              "iptablesMode",
-		"proxy: {image: {name: ''}}":                    "proxy.image.name",
 		"proxy: {resources: {cpu: {limit: lots}}}":      "lots",
 		"proxy: {resources: {memory: {request: '-1'}}}": "-1",
 	}
