@@ -2,16 +2,19 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
 	"github.com/weftmesh/weft/tools/weft/internal/check/judge"
+	"github.com/weftmesh/weft/tools/weft/internal/diag/scrape"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 )
 
@@ -43,7 +46,15 @@ func (w *World) existence() engine.Category {
 			if err != nil {
 				return err
 			}
-			return judge.ReplicasReady(have, w.Namespace, deployments)
+			err = judge.ReplicasReady(have, w.Namespace, deployments)
+			if err == nil {
+				return nil
+			}
+			pods, podsErr := w.controlPods(ctx)
+			if podsErr != nil {
+				return err // it says less, but it is what was asked
+			}
+			return judge.Together(err, judge.PodsReady(pods, w.reasons(ctx, pods), w.Namespace, nil))
 		}},
 		{Name: "no unschedulable pods", Anchor: "l5d-existence-unschedulable-pods", Warning: true, Retry: true, Run: func(ctx context.Context) error {
 			pods, err := w.controlPods(ctx)
@@ -57,7 +68,7 @@ func (w *World) existence() engine.Category {
 			if err != nil {
 				return err
 			}
-			return judge.PodsReady(pods, w.Namespace, components)
+			return judge.PodsReady(pods, w.reasons(ctx, pods), w.Namespace, components)
 		}},
 		{Name: "cluster networks contains all node podCIDRs", Anchor: "l5d-cluster-networks-cidr", Run: w.networks(w.nodeNetworks)},
 		{Name: "cluster networks contains all pods", Anchor: "l5d-cluster-networks-pods", Run: w.networks(w.podAddresses)},
@@ -68,6 +79,35 @@ func (w *World) existence() engine.Category {
 // components are the pods that must be there, by their label
 // linkerd.io/control-plane-component.
 var components = []string{"destination", "identity", "proxy-injector", "policy", "watcher"}
+
+// reasons asks the pods that run but are not ready why they are not. Those that
+// do not answer have no reason.
+func (w *World) reasons(ctx context.Context, pods []corev1.Pod) map[string]string {
+	waiting := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return !judge.Waiting(&p) })
+	answers := scrape.Each(ctx, waiting, func(ctx context.Context, p corev1.Pod) string {
+		ctx, cancel := context.WithTimeout(ctx, reasonTime)
+		defer cancel()
+		for _, t := range scrape.Admin(&p, scrape.NotProxy) {
+			t.Path = "/ready"
+			var refused *scrape.StatusError
+			if _, err := scrape.Get(ctx, w.door, t); errors.As(err, &refused) {
+				return strings.TrimPrefix(refused.Said, "not ready\n")
+			}
+		}
+		return ""
+	})
+	all := make(map[string]string)
+	for i, said := range answers {
+		if said != "" {
+			all[waiting[i].Name] = said
+		}
+	}
+	return all
+}
+
+// reasonTime bounds the question why a pod is not ready: the check itself has
+// its answer already.
+const reasonTime = 5 * time.Second
 
 // controlPods are the pods of the control plane's namespace.
 func (w *World) controlPods(ctx context.Context) ([]corev1.Pod, error) {
@@ -229,47 +269,4 @@ func (w *World) ha() engine.Category {
 			return judge.HighlyAvailable(have, w.Namespace)
 		}},
 	}}
-}
-
-// usesCNI says whether the CNI plugin redirects traffic.
-func (w *World) usesCNI() bool { return w.CNI || w.config != nil && w.config.CNI }
-
-func (w *World) cniPlugin() engine.Category {
-	ns := w.CNINamespace
-	const next = "weft install-cni | kubectl apply -f -, or helm install weft-cni; name its namespace with --cni-namespace"
-	exist := func(name, anchor string, t thing) engine.Check {
-		return engine.Check{Name: "cni plugin " + name + " exists", Anchor: anchor, Fatal: true, Run: func(ctx context.Context) error {
-			if err := unless(w.usesCNI(), "no CNI plugin"); err != nil {
-				return err
-			}
-			return w.exist(ctx, next, t)
-		}}
-	}
-	return engine.Category{Name: "linkerd-cni-plugin", Checks: []engine.Check{
-		exist("ConfigMap", "cni-plugin-cm-exists", thing{kube.ConfigMaps, "ConfigMap", ns, "linkerd-cni-config"}),
-		exist("ClusterRole", "cni-plugin-cr-exists", thing{kube.ClusterRoles, "ClusterRole", "", "linkerd-cni"}),
-		exist("ClusterRoleBinding", "cni-plugin-crb-exists", thing{kube.ClusterRoleBindings, "ClusterRoleBinding", "", "linkerd-cni"}),
-		exist("ServiceAccount", "cni-plugin-sa-exists", thing{kube.ServiceAccounts, "ServiceAccount", ns, "linkerd-cni"}),
-		exist("DaemonSet", "cni-plugin-ds-exists", thing{kube.DaemonSets, "DaemonSet", ns, cniDaemonSet}),
-		{Name: "cni plugin pod is running on all nodes", Anchor: "cni-plugin-ready", Fatal: true, Retry: true, Run: w.cniReady},
-	}}
-}
-
-const cniDaemonSet = "linkerd-cni"
-
-func (w *World) cniReady(ctx context.Context) error {
-	if err := unless(w.usesCNI(), "no CNI plugin"); err != nil {
-		return err
-	}
-	set, err := get[appsv1.DaemonSet](ctx, w.door, kube.DaemonSets, w.CNINamespace, cniDaemonSet)
-	if err != nil {
-		return err
-	}
-	if want, ready := set.Status.DesiredNumberScheduled, set.Status.NumberReady; want == 0 || ready != want {
-		return &say.Problem{
-			What: fmt.Sprintf("DaemonSet %s/%s: status.numberReady is %d, status.desiredNumberScheduled is %d", set.Namespace, set.Name, ready, want),
-			Next: fmt.Sprintf("kubectl -n %s get pods -o wide; kubectl -n %s describe daemonset %s", set.Namespace, set.Namespace, set.Name),
-		}
-	}
-	return nil
 }

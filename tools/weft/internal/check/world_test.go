@@ -112,6 +112,9 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 			http.NotFound(w, r)
 			return
 		}
+		if strings.HasPrefix(page, "not ready") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
 		_, _ = w.Write([]byte(page))
 	})}
 	go func() { _ = srv.Serve(&single{conn: far}) }()

@@ -32,7 +32,7 @@ func ProxiesReady(pods []corev1.Pod, where string) error {
 			continue
 		}
 		proxies++
-		unready(&f, p, Proxy)
+		unready(&f, p, Proxy, "")
 	}
 	if proxies == 0 {
 		return fault("pods in "+where, "", "none has a container "+Proxy,

@@ -72,8 +72,22 @@ func why(s corev1.ContainerStatus) string {
 	return text
 }
 
+// Waiting says whether a pod runs and is not ready.
+func Waiting(p *corev1.Pod) bool {
+	if over(p) || p.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	for _, s := range statuses(p) {
+		if !s.Ready {
+			return true
+		}
+	}
+	return false
+}
+
 // unready notes what is not ready about a pod; only names a single container.
-func unready(f *faults, p *corev1.Pod, only string) {
+// said is what the pod's process says of it itself.
+func unready(f *faults, p *corev1.Pod, only, said string) {
 	pod := named("pod", p.Namespace, p.Name)
 	if p.Status.Phase != corev1.PodRunning {
 		text := fmt.Sprintf("is %s", p.Status.Phase)
@@ -93,7 +107,11 @@ func unready(f *faults, p *corev1.Pod, only string) {
 		}
 		found = true
 		if !s.Ready {
-			f.add(pod, "status.containerStatuses["+s.Name+"].ready", why(s))
+			text := why(s)
+			if said != "" && s.Name != Proxy && s.State.Running != nil {
+				text += "; it says: " + strings.ReplaceAll(said, "\n", "; ")
+			}
+			f.add(pod, "status.containerStatuses["+s.Name+"].ready", text)
 		}
 	}
 	if !found {
@@ -101,9 +119,10 @@ func unready(f *faults, p *corev1.Pod, only string) {
 	}
 }
 
-// PodsReady judges whether all pods of a component's namespace are ready, and
-// whether each component that must be there is.
-func PodsReady(pods []corev1.Pod, ns string, components []string) error {
+// PodsReady judges whether all pods of the control plane's namespace are ready,
+// and whether each component that must be there is. said is, by pod, why it says
+// that it is not.
+func PodsReady(pods []corev1.Pod, said map[string]string, ns string, components []string) error {
 	var f faults
 	have := make(map[string]bool)
 	for i := range pods {
@@ -111,7 +130,7 @@ func PodsReady(pods []corev1.Pod, ns string, components []string) error {
 		if over(p) {
 			continue
 		}
-		unready(&f, p, "")
+		unready(&f, p, "", said[p.Name])
 		have[p.Labels["linkerd.io/control-plane-component"]] = true
 	}
 	for _, c := range components {

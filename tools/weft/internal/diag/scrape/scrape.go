@@ -38,6 +38,18 @@ type Target struct {
 	Path                      string // empty means /metrics
 }
 
+// StatusError is an answer that is no success.
+type StatusError struct {
+	Port   int
+	Status string // as in "503 Service Unavailable"
+	Said   string // the beginning of the page
+}
+
+// Error tells what was answered.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("port %d answered %s: %s", e.Port, e.Status, e.Said)
+}
+
 // Get reads a page. It ends with ctx.
 func Get(ctx context.Context, d Dialer, t Target) ([]byte, error) {
 	transport := &http.Transport{
@@ -66,7 +78,7 @@ func Get(ctx context.Context, d Dialer, t Target) ([]byte, error) {
 		return nil, fmt.Errorf("reading from port %d: the page has more than %d bytes", t.Port, mostBytes)
 	case resp.StatusCode != http.StatusOK:
 		said := strings.TrimSpace(string(body[:min(len(body), mostComplaint)]))
-		return nil, fmt.Errorf("port %d answered %s: %s", t.Port, resp.Status, said)
+		return nil, &StatusError{Port: t.Port, Status: resp.Status, Said: said}
 	}
 	return body, nil
 }
