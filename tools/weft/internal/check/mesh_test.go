@@ -3,13 +3,29 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"testing"
 )
+
+// model is what mesh copies: making its keys takes a while. Tests that use it
+// do not run in parallel.
+var model *cluster
 
 // mesh is a cluster where all is well.
 func mesh(t *testing.T) *cluster {
 	t.Helper()
-	serial = 0 // goldens show it
+	if model == nil {
+		model = build(t)
+	}
+	c := &cluster{pages: maps.Clone(model.pages), denied: map[string]bool{}, failing: map[string]error{}}
+	for _, o := range model.objects {
+		c.objects = append(c.objects, o.DeepCopy())
+	}
+	return c
+}
+
+func build(t *testing.T) *cluster {
+	t.Helper()
 	c := &cluster{pages: map[string]string{"/version": `{"gitVersion":"v1.37.2"}`}, denied: map[string]bool{}, failing: map[string]error{}}
 	root := issue(t, "root.linkerd.cluster.local", nil, 3650)
 	issuer := issue(t, "identity.linkerd.cluster.local", root, 365)
