@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -13,16 +14,13 @@ import (
 	"time"
 )
 
-// applicationUID is who the packet filter takes for the application: what this
-// user sends goes to the proxy. (In a pod it is the other way round: what the
-// proxy's user sends does not.)
+// applicationUID is the application's user: what it sends goes to the proxy.
 const applicationUID = 2103
 
-// rules of a pod. An application's packets pass output, a neighbour's prerouting.
-const rules = `table inet weft {
-  chain in { type nat hook prerouting priority dstnat; tcp dport != { 4143, 4190, 4191 } redirect to :4143; }
-  chain out { type nat hook output priority -100; meta skuid 2103 meta l4proto tcp redirect to :4140; }
-}`
+// redirected are the arguments of a pod's init container. An application's
+// packets pass output, a neighbour's prerouting. The proxies and the control
+// plane of this test all run as root.
+const redirected = "--incoming-proxy-port 4143 --outgoing-proxy-port 4140 --proxy-uid 0 --inbound-ports-to-ignore 4190,4191"
 
 // neighbour is a network namespace next to the one that the test runs in. It
 // belongs to one thread, and ends with it.
@@ -51,11 +49,11 @@ func newNeighbour(t *testing.T) *neighbour {
 	// The processes started there end before their thread does: cleanups run last
 	// in, first out.
 	t.Cleanup(func() { close(n.ask) })
-	run(t, "", "ip", "link", "add", "pod", "type", "veth", "peer", "name", "far")
-	run(t, "", "ip", "link", "set", "far", "netns", fmt.Sprint(n.tid))
+	run(t, "ip", "link", "add", "pod", "type", "veth", "peer", "name", "far")
+	run(t, "ip", "link", "set", "far", "netns", fmt.Sprint(n.tid))
 	n.do(func() {
 		up(t, "far", clientIP, clientIP6)
-		run(t, "", "ip", "route", "add", "default", "via", serverIP)
+		run(t, "ip", "route", "add", "default", "via", serverIP)
 	})
 	return n
 }
@@ -68,17 +66,16 @@ func setUp(t *testing.T) {
 
 func up(t *testing.T, device, ip, ip6 string) {
 	t.Helper()
-	run(t, "", "ip", "link", "set", "lo", "up")
-	run(t, "", "ip", "addr", "add", ip+"/24", "dev", device)
-	run(t, "", "ip", "addr", "add", ip6+"/64", "dev", device, "nodad")
-	run(t, "", "ip", "link", "set", device, "up")
-	run(t, rules, "nft", "-f", "-")
+	run(t, "ip", "link", "set", "lo", "up")
+	run(t, "ip", "addr", "add", ip+"/24", "dev", device)
+	run(t, "ip", "addr", "add", ip6+"/64", "dev", device, "nodad")
+	run(t, "ip", "link", "set", device, "up")
+	run(t, os.Getenv(initBinary), strings.Fields("init "+redirected)...)
 }
 
-func run(t *testing.T, stdin, name string, args ...string) {
+func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Stdin = strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}

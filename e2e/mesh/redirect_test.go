@@ -29,7 +29,10 @@ const (
 // insideNamespace is set in the process that runs in the server's namespace.
 const insideNamespace = "WEFT_E2E_REDIRECT"
 
-// TestRedirection runs two proxies behind real packet filters, as in a pod: each
+// initBinary names the weft-init that redirects the pods, in the same process.
+const initBinary = "WEFT_E2E_INIT"
+
+// TestRedirection runs two proxies behind what weft-init sets up, as in a pod: each
 // in a network namespace of its own, so that the host's tables stay as they are.
 // The test runs itself once more in a new namespace, which is gone with it.
 func TestRedirection(t *testing.T) {
@@ -157,16 +160,24 @@ func again(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("redirection needs network namespaces: run this test as root (sudo -E go test ./mesh -run TestRedirection)")
 	}
-	for _, tool := range []string{"ip", "nft"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("redirection needs %s: install iproute2 and nftables", tool)
-		}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("redirection needs network namespaces, which `ip` connects: install iproute2")
 	}
 	for name := range map[string]bool{"weft": true, "watcher": true, "destination": true, "policy": true, "identity": true, "weft-proxy": true} {
 		proc.Binary(t, name) // built out here, where there may be a network
 	}
+	path := filepath.Join(t.TempDir(), "weft-init")
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
+	build.Dir, build.Env = filepath.Join(root, "proxy/cmd/weft-init"), append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building weft-init: %v\n%s", err, out)
+	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRedirection$", "-test.v", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), insideNamespace+"=1")
+	cmd.Env = append(os.Environ(), insideNamespace+"=1", initBinary+"="+path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) {
