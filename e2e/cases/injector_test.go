@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -108,6 +109,8 @@ type webhook struct {
 	anchors string // hex of their hash
 }
 
+var listening = regexp.MustCompile(`msg="webhook listening".* addr=([0-9.:]+)`)
+
 func startWebhook(t *testing.T, overrides map[string]any, common []string) *webhook {
 	t.Helper()
 	dir := t.TempDir()
@@ -126,9 +129,17 @@ func startWebhook(t *testing.T, overrides map[string]any, common []string) *webh
 		}
 	}
 	sum := sha256.Sum256(cert)
-	w := &webhook{addr: proc.FreePort(t), anchors: hex.EncodeToString(sum[:])}
-	w.process = proc.Service(t, "injector", nil, append(common, "-listen", w.addr, "-linger", "0s", "-config", filepath.Join(dir, "values.yaml"),
+	w := &webhook{anchors: hex.EncodeToString(sum[:])}
+	w.process = proc.Service(t, "injector", nil, append(common, "-listen", "127.0.0.1:0", "-linger", "0s", "-config", filepath.Join(dir, "values.yaml"),
 		"-cert", filepath.Join(dir, "tls.crt"), "-key", filepath.Join(dir, "tls.key"), "-trust-anchors", filepath.Join(dir, "ca.crt"))...)
+	proc.Eventually(t, "the injector has said where it listens", func() error {
+		m := listening.FindStringSubmatch(w.process.Log())
+		if m == nil {
+			return errors.New("it has not")
+		}
+		w.addr = m[1]
+		return nil
+	})
 	w.client = &http.Client{Timeout: proc.Patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, //nolint:gosec // our own, self-signed
 	}}
