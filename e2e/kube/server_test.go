@@ -167,7 +167,8 @@ func (s *server) kill(t *testing.T) {
 // revive starts the API server as it was, if it was killed, and waits for it.
 func (s *server) revive(t *testing.T) {
 	t.Helper()
-	if s.pid == 0 {
+	began := time.Now()
+	again := func() {
 		var err error
 		if s.log, err = os.CreateTemp(filepath.Dir(s.control.Kubeconfig()), "again-*.log"); err != nil {
 			t.Fatal(err)
@@ -180,10 +181,31 @@ func (s *server) revive(t *testing.T) {
 		}
 		s.pid = s.cmd.Process.Pid
 	}
+	if s.pid == 0 {
+		again()
+	}
 	proc.Eventually(t, "the API server is ready", func() error {
+		if s.cmd != nil && s.ended() { // its port was not free yet, say
+			_ = s.cmd.Wait()
+			again()
+		}
 		_, err := s.do(http.MethodGet, "/readyz", "", nil)
+		if err != nil && s.log != nil {
+			text, _ := os.ReadFile(s.log.Name())
+			err = fmt.Errorf("%w; it says %s", err, text[max(0, len(text)-2000):])
+		}
 		return err
 	})
+	if d := time.Since(began); s.cmd != nil && d > time.Second {
+		t.Logf("the API server was ready after %v", d.Round(time.Millisecond))
+	}
+}
+
+// ended tells whether the process we started is one that nobody waited for.
+func (s *server) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err != nil || strings.HasPrefix(rest, "Z")
 }
 
 func (s *server) down() {

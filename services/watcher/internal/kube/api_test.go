@@ -3,6 +3,8 @@ package kube
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -81,4 +83,31 @@ func TestRequests(t *testing.T) {
 			t.Errorf("no request %s in %v", path, asked)
 		}
 	}
+}
+
+// TestRefusedTokenIsReadAgain: at once, not within a minute.
+func TestRefusedTokenIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(file, []byte("old"), 0o600))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("Authorization") != "Bearer new" {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"kind":"PodList","apiVersion":"v1","items":[]}`))
+	}))
+	defer srv.Close()
+	c, err := clients(&rest.Config{Host: srv.URL, BearerToken: "old", BearerTokenFile: file}, "weft-watcher/test")
+	must(t, err)
+	if _, err := c.Pods.List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("List() with an old token = %v, want unauthorized", err)
+	}
+	must(t, os.WriteFile(file, []byte("new"), 0o600))
+	// One more may have begun before the file was written.
+	if _, err = c.Pods.List(t.Context(), metav1.ListOptions{}); err != nil {
+		_, err = c.Pods.List(t.Context(), metav1.ListOptions{})
+	}
+	must(t, err)
 }

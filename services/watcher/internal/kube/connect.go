@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 )
 
 // discoveryTimeout is client-go's for such a request.
@@ -34,9 +35,20 @@ func Connect(kubeconfig, userAgent string) (Clients, error) {
 	return c, nil
 }
 
+// readTokenAgain makes a refused token be read from its file again at once.
+// client-go would go on with it for up to a minute.
+func readTokenAgain(cfg *rest.Config) {
+	if cfg.BearerTokenFile == "" {
+		return
+	}
+	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(cfg.BearerTokenFile)))
+	cfg.BearerToken, cfg.BearerTokenFile = "", ""
+}
+
 func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = userAgent
+	readTokenAgain(cfg)
 	// A dozen lists at the start and then watches: the API server's own fairness
 	// is the limit that counts, and the client's default of 5 a second would
 	// only delay the first list.

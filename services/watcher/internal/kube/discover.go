@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -57,7 +56,6 @@ func (s *Source) discover(ctx context.Context) error {
 // we know that the API server serves. A kind that it has not is not in the map.
 func (s *Source) installed(ctx context.Context) (map[shape.Kind]string, error) {
 	resources := make(map[string][]string) // group/version -> plurals
-	var errs []error
 	for _, info := range shape.Kinds {
 		if !info.Custom {
 			continue
@@ -69,13 +67,10 @@ func (s *Source) installed(ctx context.Context) (map[shape.Kind]string, error) {
 			}
 			names, err := s.resources(ctx, gv)
 			if err != nil {
-				errs = append(errs, err)
+				return nil, err
 			}
 			resources[gv] = names
 		}
-	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
 	}
 	have := make(map[shape.Kind]string)
 	for _, info := range shape.Kinds {

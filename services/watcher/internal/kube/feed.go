@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,11 +27,20 @@ type feed struct {
 	handler  cache.ResourceEventHandlerRegistration
 	cancel   context.CancelFunc
 	done     chan struct{}
+	// refused is set while the API server refuses to show the kind.
+	refused atomic.Pointer[refusal]
+}
+
+// refusal is since when, and in which words, a kind may not be read.
+type refusal struct {
+	since  time.Time
+	reason string
 }
 
 func (s *Source) newFeed(info shape.KindInfo, version string) (*feed, error) {
 	f := &feed{info: info, version: version, done: make(chan struct{}), cancel: func() {}}
 	lw, client, example := s.lister(info, version)
+	s.heed(f, lw)
 	f.informer = cache.NewSharedIndexInformerWithOptions(
 		// The client says whether it can stream the first list (WatchList).
 		cache.ToListWatcherWithWatchListSemantics(lw, client),
@@ -56,6 +66,35 @@ func (s *Source) newFeed(info shape.KindInfo, version string) (*feed, error) {
 		return nil, fmt.Errorf("watching %s: %w", info.Resource, err)
 	}
 	return f, nil
+}
+
+// heed notes what the API server says to a list or watch. Only a watch that was
+// begun shows that both are allowed.
+func (s *Source) heed(f *feed, lw *cache.ListWatch) {
+	note := func(err error) {
+		if !apierrors.IsForbidden(err) {
+			return
+		}
+		r := &refusal{since: time.Now(), reason: "the API server refuses to show them: let the watcher's service account list and watch " +
+			f.info.Resource + ""}
+		if f.refused.CompareAndSwap(nil, r) {
+			s.queue.Wake()
+		}
+	}
+	list, begin := lw.ListWithContextFunc, lw.WatchFuncWithContext
+	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		out, err := list(ctx, o)
+		note(err)
+		return out, err
+	}
+	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := begin(ctx, o)
+		note(err)
+		if err == nil && f.refused.Swap(nil) != nil {
+			s.queue.Wake()
+		}
+		return w, err
+	}
 }
 
 func (f *feed) run(ctx context.Context) {

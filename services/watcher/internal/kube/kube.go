@@ -66,6 +66,9 @@ type Config struct {
 	// Rediscover is how often CRDs are looked for; 0 means 30 s. After a failed
 	// look the next one comes sooner.
 	Rediscover time.Duration
+	// Refusal is for how long the API server must refuse a kind before the others
+	// go on without it; RBAC rules take a moment to be known. 0 means 15 s.
+	Refusal time.Duration
 	// Registry gets the metrics; may be nil.
 	Registry prometheus.Registerer
 	// Log may be nil.
@@ -94,6 +97,9 @@ func New(clients Clients, cfg Config) *Source {
 	if cfg.Rediscover <= 0 {
 		cfg.Rediscover = 30 * time.Second
 	}
+	if cfg.Refusal <= 0 {
+		cfg.Refusal = 15 * time.Second
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -121,15 +127,35 @@ func New(clients Clients, cfg Config) *Source {
 // Changes names objects that may have changed.
 func (s *Source) Changes() *source.Queue { return s.queue }
 
-// Synced is closed when every kind that exists has been listed.
+// Synced is closed when every kind that exists, and may be read, has been listed.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
 // Derives is false: Kubernetes has a controller that makes slices.
 func (s *Source) Derives() bool { return false }
 
-// Trouble is empty: a kind that can't be listed keeps the source from being
-// complete, and one that can't be watched any more keeps what it had.
-func (s *Source) Trouble() source.Trouble { return source.Trouble{} }
+// Trouble names the kinds that the API server refuses to show. One that was read
+// before keeps what it had; one that never was is unknown. A kind that can't be
+// listed for another reason keeps the source from being complete.
+func (s *Source) Trouble() source.Trouble {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var t source.Trouble
+	for _, k := range shape.Kinds {
+		f := s.feeds[k.Kind]
+		if f == nil {
+			continue
+		}
+		r := f.refused.Load()
+		if r == nil {
+			continue
+		}
+		t.Skipped = append(t.Skipped, source.Skipped{Object: "every " + string(k.Kind), Reason: r.reason})
+		if !f.synced() {
+			t.Unread = append(t.Unread, k.Kind)
+		}
+	}
+	return t
+}
 
 // Get finds an object in the cache.
 func (s *Source) Get(id shape.ID) metav1.Object {
@@ -207,6 +233,7 @@ func (s *Source) Run(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	found, complete := false, false
+	var complained time.Time // since when discovery fails and was complained of
 	for {
 		select {
 		case <-ctx.Done():
@@ -218,9 +245,12 @@ func (s *Source) Run(ctx context.Context) error {
 					return nil
 				}
 				again = min(again, time.Second)
-				s.cfg.Log.Warn("custom kinds could not be looked up", "error", err, "retry_in", again)
+				if time.Since(complained) > time.Minute {
+					complained = time.Now()
+					s.cfg.Log.Warn("custom kinds could not be looked up", "error", err, "retry_in", again)
+				}
 			} else {
-				found = true
+				found, complained = true, time.Time{}
 			}
 			look.Reset(again)
 		case <-tick.C:
@@ -279,13 +309,18 @@ func (s *Source) nameAll(f *feed) {
 	}
 }
 
+// allSynced: every kind was listed, or is refused for good; a process that may
+// read nothing at all knows nothing.
 func (s *Source) allSynced() bool {
+	one := false
 	for _, f := range s.feeds {
-		if !f.synced() {
+		if f.synced() {
+			one = true
+		} else if r := f.refused.Load(); r == nil || time.Since(r.since) < s.cfg.Refusal {
 			return false
 		}
 	}
-	return true
+	return one
 }
 
 func (s *Source) stopAll() {

@@ -137,6 +137,7 @@ func start(t *testing.T, c *cluster) *rig {
 	t.Helper()
 	r := &rig{t: t, cluster: c, Source: New(c.clients(), Config{
 		Rediscover: 20 * time.Millisecond,
+		Refusal:    20 * time.Millisecond,
 		Log:        slog.New(slog.DiscardHandler),
 	})}
 	ctx, cancel := context.WithCancel(t.Context())

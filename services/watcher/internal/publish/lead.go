@@ -23,7 +23,7 @@ func (p *Publisher) lead() error {
 	for p.src.Changes().Len() > 0 {
 		p.apply(p.src.Changes().Take(stepNames))
 	}
-	p.state.Adopt(p.copied.All(), p.src.Trouble().Blind)
+	p.state.Adopt(p.copied.All(), p.src.Trouble().Hides)
 	if err := p.log.Lead(p.term.ctx, p.state.Truth()); err != nil {
 		p.meter.failures.Inc()
 		return err

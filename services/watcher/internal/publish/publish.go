@@ -163,6 +163,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 			if !p.led || p.log.Leading() {
 				continue
 			}
+			if !p.term.holds() { // Elect has given the log up
+				p.led = false
+				continue
+			}
 			p.oust()
 		case <-retry:
 		}
@@ -204,8 +208,8 @@ func (p *Publisher) step(ctx context.Context) error {
 	changes := p.src.Changes().Take(stepNames)
 	p.apply(changes)
 	trouble := p.src.Trouble()
-	if !trouble.Blind {
-		p.state.See(started)
+	if p.src.Changes().Len() == 0 { // what is hidden no more has been looked at
+		p.state.See(started, trouble.Hides)
 	}
 	shaped := time.Now()
 	p.measure(len(changes), started)

@@ -143,6 +143,22 @@ func TestQuietLeaderNoticesThatItIsDeposed(t *testing.T) {
 	})
 }
 
+// TestLostLeaseIsNoOusting: whose lease ended has not met another writer.
+func TestLostLeaseIsNoOusting(t *testing.T) {
+	bubble(t, func(r *rig) {
+		close(r.synced)
+		lose := r.elected()
+		r.says("lead")
+		lose()
+		r.says("resign")
+		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+		r.says("")
+		if got := testutil.ToFloat64(r.p.meter.ousted); got != 0 {
+			t.Errorf("%v oustings were counted, want 0", got)
+		}
+	})
+}
+
 // TestTwoWritersGiveWay: they do not take the log from each other each second,
 // and say so.
 func TestTwoWritersGiveWay(t *testing.T) {

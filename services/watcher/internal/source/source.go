@@ -8,6 +8,7 @@ package source
 
 import (
 	"context"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,6 +47,14 @@ type Trouble struct {
 	// Blind: something could not be read that may hold objects that were never
 	// seen by this process. What is missing is then unknown, not gone.
 	Blind bool
+	// Unread are kinds of which nothing could be read so far. What there is of
+	// them is unknown, too.
+	Unread []shape.Kind
+}
+
+// Hides tells whether objects of a kind may exist that were never seen.
+func (t Trouble) Hides(kind shape.Kind) bool {
+	return t.Blind || slices.Contains(t.Unread, kind)
 }
 
 // Skipped is one thing that was skipped.

@@ -11,10 +11,10 @@ import (
 )
 
 // Adopt takes rows of an earlier life of the log into the truth, before this
-// process leads it: those of objects that are bad now and were good then, and,
-// while the source is blind, those of objects that it can't see. Unknown is
-// never taken for gone.
-func (s *State) Adopt(log []bus.Change, blind bool) {
+// process leads it: those of objects that are bad now and were good then, and
+// those of objects that the source can't see, of the kinds that it hides. Unknown
+// is never taken for gone.
+func (s *State) Adopt(log []bus.Change, hides func(shape.Kind) bool) {
 	kept := make(map[shape.ID][]bus.Change)
 	templates := make(map[string][]byte)
 	for _, c := range log {
@@ -28,7 +28,7 @@ func (s *State) Adopt(log []bus.Change, blind bool) {
 		}
 		k := s.known[id]
 		_, bad := s.skipped[id]
-		if (k != nil && bad && len(k.refs) == 0) || (k == nil && blind) {
+		if (k != nil && bad && len(k.refs) == 0) || (k == nil && hides(id.Kind)) {
 			kept[id] = append(kept[id], c)
 		}
 	}
@@ -58,13 +58,24 @@ func (s *State) keep(k *object, c bus.Change) {
 	s.orphans[at] = struct{}{}
 }
 
-// See drops the rows kept for what the source could not see, since now it sees
-// everything.
-func (s *State) See(seen time.Time) {
+// See drops the rows kept for what the source could not see, of the kinds that it
+// hides no more.
+func (s *State) See(seen time.Time, hides func(shape.Kind) bool) {
 	for at := range s.orphans {
+		if hidden(at, hides) {
+			continue
+		}
 		delete(s.orphans, at)
 		s.drop(at, seen)
 	}
+}
+
+func hidden(at ref, hides func(shape.Kind) bool) bool {
+	if at.table == busv1.Table_TABLE_TEMPLATES { // of some workload
+		return hides(shape.Pod) || hides(shape.ExternalWorkloads)
+	}
+	id, _ := shape.Maker(at.table, at.key)
+	return hides(id.Kind)
 }
 
 func templateOf(c bus.Change) string {

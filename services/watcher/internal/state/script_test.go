@@ -157,7 +157,8 @@ func script(t *testing.T, file string) {
 				s.Apply(id, seen)
 			}
 			s.Settle()
-			s.Adopt(values(log), strings.Contains(string(step.Data), "blind"))
+			blind := strings.Contains(string(step.Data), "blind")
+			s.Adopt(values(log), func(shape.Kind) bool { return blind })
 		case "vanish":
 			for line := range strings.Lines(string(step.Data)) {
 				delete(w.objects, parseID(line))
@@ -165,7 +166,7 @@ func script(t *testing.T, file string) {
 			out = append(out, step)
 			continue
 		case "see":
-			s.See(seen)
+			s.See(seen, func(shape.Kind) bool { return false })
 		default:
 			t.Fatalf("unknown step %q", step.Name)
 		}
