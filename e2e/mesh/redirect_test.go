@@ -137,7 +137,7 @@ func TestRedirection(t *testing.T) {
 			addr string
 			dial func(context.Context, string, string) (net.Conn, error)
 		}{
-			{serverIP + ":4143", direct}, {clientIP + ":4140", meshed}, {clientIP + ":4143", meshed}, {"127.0.0.1:4140", meshed},
+			{serverIP + ":4143", direct}, {serverIP + ":4140", direct}, {clientIP + ":4140", meshed}, {clientIP + ":4143", meshed}, {"127.0.0.1:4140", meshed},
 		} {
 			conn, err := c.dial(t.Context(), "tcp", c.addr)
 			if err != nil {
