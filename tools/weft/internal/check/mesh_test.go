@@ -7,24 +7,24 @@ import (
 	"testing"
 )
 
-// model is what mesh copies: making its keys takes a while. Tests that use it
+// pattern is what mesh copies: making its keys takes a while. Tests that use it
 // do not run in parallel.
-var model *cluster
+var pattern *cluster
 
 // mesh is a cluster where all is well.
 func mesh(t *testing.T) *cluster {
 	t.Helper()
-	if model == nil {
-		model = build(t)
+	if pattern == nil {
+		pattern = newMesh(t)
 	}
-	c := &cluster{pages: maps.Clone(model.pages), denied: map[string]bool{}, failing: map[string]error{}}
-	for _, o := range model.objects {
+	c := &cluster{pages: maps.Clone(pattern.pages), denied: map[string]bool{}, failing: map[string]error{}}
+	for _, o := range pattern.objects {
 		c.objects = append(c.objects, o.DeepCopy())
 	}
 	return c
 }
 
-func build(t *testing.T) *cluster {
+func newMesh(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{pages: map[string]string{"/version": `{"gitVersion":"v1.37.2"}`}, denied: map[string]bool{}, failing: map[string]error{}}
 	root := issue(t, "root.linkerd.cluster.local", nil, 3650)
