@@ -24,6 +24,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
+	"github.com/weftmesh/weft/tools/weft/internal/rotate"
 	"github.com/weftmesh/weft/tools/weft/internal/tracing"
 )
 
@@ -37,6 +38,7 @@ func commands() []func() *cobra.Command {
 		install.CNICommand,
 		check.Command,
 		diag.Command,
+		rotate.Command,
 		manifest.InjectCommand,
 		manifest.UninjectCommand,
 		statusCommand,

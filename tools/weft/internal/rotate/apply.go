@@ -51,6 +51,13 @@ func Do(ctx context.Context, to writer, f *Facts, step Step, anchor *x509.Certif
 	case DropAnchors:
 		return f.dropAnchors(ctx, to)
 	case Done:
+		// The replacement of the issuer may have been cut short after the Secret.
+		if err := f.syncIssuer(ctx, to, pki.EncodeBundle(f.Issuer)); err != nil {
+			return err
+		}
+		if err := unstage(ctx, to, f.Namespace); err != nil {
+			return err
+		}
 		return f.editBundle(ctx, to, func(_ map[string]any, notes map[string]string) {
 			delete(notes, noteNew)
 			delete(notes, noteOld)
@@ -274,9 +281,14 @@ func (f *Facts) Replace(ctx context.Context, to writer, issuer *pki.Authority) e
 	if err != nil {
 		return err
 	}
+	return f.syncIssuer(ctx, to, issuer.PEM())
+}
+
+// syncIssuer writes the issuer's certificate into linkerd-config: never its key.
+func (f *Facts) syncIssuer(ctx context.Context, to writer, text string) error {
 	return f.editConfig(ctx, to, func(values map[string]any) {
-		// Only the certificate: keys are never in this ConfigMap.
-		_ = unstructured.SetNestedField(values, issuer.PEM(), "identity", "issuer", "tls", "crtPEM") // values is a map
+		// An error would mean that identity.issuer is no map; then nobody reads it.
+		_ = unstructured.SetNestedField(values, text, "identity", "issuer", "tls", "crtPEM")
 	})
 }
 

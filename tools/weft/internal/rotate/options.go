@@ -22,6 +22,7 @@ type options struct {
 	saveKey                               string // where the key of an anchor goes
 	generate, restart, dryRun, abort      bool
 	life, wait                            time.Duration
+	poll                                  time.Duration // how often to look while waiting
 }
 
 const (
@@ -106,6 +107,7 @@ issuer until its turn in Secret ` + stagedSecret + `. --abort gives up, until st
 }
 
 func (o *options) bind(cmd *cobra.Command) {
+	o.poll = pollEvery
 	fs := cmd.Flags()
 	fs.StringVar(&o.issuerFile, "identity-issuer-certificate-file", "", "the new issuer's certificate and what leads to its anchor, PEM")
 	fs.StringVar(&o.issuerKeyFile, "identity-issuer-key-file", "", "the new issuer's key, PEM, ECDSA P-256, mode 0600")

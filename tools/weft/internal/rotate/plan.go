@@ -32,7 +32,7 @@ const (
 	RestartProxies
 	// ReplaceIssuer puts the staged issuer in place.
 	ReplaceIssuer
-	// AwaitNodes: the kubelets may not have brought the issuer to all replicas.
+	// AwaitNodes: the kubelets may not have brought a change to all replicas yet.
 	AwaitNodes
 	// AwaitProxies: the pods still show, or may show, a chain under an old anchor.
 	AwaitProxies
@@ -73,6 +73,19 @@ type Waiting struct {
 // sync period and a cache's life of a minute each (kubelet's defaults), and some.
 const settle = 3 * time.Minute
 
+// injectLag is how long after a change of the bundle pods may still be injected
+// with the former one: the injector gets it through its kubelet, too.
+const injectLag = 90 * time.Second
+
+// restart is the step for pods that don't trust the new anchor. Restarted too
+// early, they would have to be restarted again.
+func (f *Facts) restart(distrust []Waiting, why string) Step {
+	if left := injectLag - f.Now.Sub(f.AddedAt); !f.AddedAt.IsZero() && left > 0 && left <= injectLag {
+		return Step{Act: AwaitNodes, Why: "pods may still be injected with the former bundle", For: left}
+	}
+	return Step{Act: RestartProxies, Why: why, Pods: distrust}
+}
+
 // Next says what a rotation to the anchor f.New needs next.
 func Next(f *Facts) Step {
 	if f.New == "" {
@@ -99,7 +112,7 @@ func Next(f *Facts) Step {
 	}
 	old := f.stillThere()
 	if len(distrust) > 0 {
-		return Step{Act: RestartProxies, Why: "these pods would trust nobody once the old anchor is gone", Pods: distrust}
+		return f.restart(distrust, "these pods would trust nobody once the old anchor is gone")
 	}
 	if len(old) == 0 {
 		return Step{Act: Done, Why: "the bundle holds no old anchor, and the issuer is under the new one", Pods: f.waiting(f.stale)}
@@ -120,7 +133,7 @@ func (f *Facts) beforeIssuer(anchor *x509.Certificate, distrust []Waiting) Step 
 	useless := pki.Leads(f.Issuer, f.Bundle, f.Now) != nil
 	switch {
 	case len(distrust) > 0 && !useless:
-		return Step{Act: RestartProxies, Why: "these pods would not trust certificates of the new issuer", Pods: distrust}
+		return f.restart(distrust, "these pods would not trust certificates of the new issuer")
 	case f.ExternalIssuer:
 		return Step{Act: Blocked, Why: "Secret linkerd-identity-issuer is written by somebody else (scheme kubernetes.io/tls): " +
 			"have it signed by the new anchor now; every pod trusts that"}

@@ -102,7 +102,7 @@ func TestNext(t *testing.T) {
 	}
 	added := func() *Facts {
 		f := start()
-		f.Bundle, f.Config, f.Added, f.AddedAt = both, both, f.New, now.Add(-time.Minute)
+		f.Bundle, f.Config, f.Added, f.AddedAt = both, both, f.New, now.Add(-2*time.Minute)
 		return f
 	}
 	trusted := func() *Facts {
@@ -143,12 +143,13 @@ func TestNext(t *testing.T) {
 		{"killed between bundle and config", change(added(), func(f *Facts) { f.Config = certs(a.root()) }), SyncConfig, ""},
 		{"config in another order", change(trusted(), func(f *Facts) { f.Config = certs(b.root(), a.root()) }), ReplaceIssuer, ""},
 		{"pods don't trust it yet", added(), RestartProxies, "shop/web"},
+		{"pods don't trust it yet, nor may the injector know it", change(added(), func(f *Facts) { f.AddedAt = now.Add(-time.Second) }), AwaitNodes, ""},
 		{"one pod of two", change(trusted(), func(f *Facts) { f.Proxies = append(f.Proxies, proxy("api", certs(a.root()), oldLeaf)) }), RestartProxies, "shop/api"},
 		{"a pod that does not run yet", change(trusted(), func(f *Facts) {
 			f.Proxies = append(f.Proxies, Proxy{Namespace: "shop", Pod: "late", Trusts: certs(a.root())})
 		}), RestartProxies, "shop/late"},
 		{"control plane started before", change(trusted(), fromMap(long, true)), RestartProxies, "linkerd/linkerd-destination-0"},
-		{"control plane started within a moment", change(trusted(), fromMap(now.Add(-time.Minute+mapSlack/2), true)), RestartProxies, "linkerd/linkerd-destination-0"},
+		{"control plane started within a moment", change(trusted(), fromMap(now.Add(-2*time.Minute+mapSlack/2), true)), RestartProxies, "linkerd/linkerd-destination-0"},
 		{"control plane not started yet", change(trusted(), fromMap(time.Time{}, false)), RestartProxies, "linkerd/linkerd-destination-0"},
 		{"control plane started since", change(trusted(), fromMap(now.Add(-30*time.Second), true)), ReplaceIssuer, ""},
 		{"all trust it", trusted(), ReplaceIssuer, ""},

@@ -15,18 +15,19 @@ import (
 
 // runAnchor takes the steps of a rotation of the trust anchor as far as it can.
 func runAnchor(ctx context.Context, to writer, ns string, o *options, out io.Writer) error {
-	f, cfg, err := Read(ctx, to, ns, time.Now(), true)
+	f, cfg, err := look(ctx, to, ns)
 	if err != nil {
 		return err
 	}
 	if o.abort {
+		Probe(ctx, to, f.Proxies)
 		return abort(ctx, to, f, o, out)
 	}
 	anchor, err := o.begin(ctx, to, f, "identity."+ns+"."+cfg.trustDomain(), out)
 	if err != nil {
 		return err
 	}
-	restarted := make(map[string]bool)
+	restarted := make(map[string]time.Time)
 	for last := Idle; ; {
 		step := Next(f)
 		if step.Act != last || !step.Act.Waits() {
@@ -45,7 +46,7 @@ func runAnchor(ctx context.Context, to writer, ns string, o *options, out io.Wri
 				return farewell(out, step)
 			}
 			if err == nil {
-				f, _, err = Read(ctx, to, ns, time.Now(), true)
+				f, _, err = look(ctx, to, ns)
 			}
 		}
 		if err != nil {
@@ -156,19 +157,18 @@ func (o *options) authorities(f *Facts, name string, out io.Writer) (*x509.Certi
 	return anchor, issuer, nil
 }
 
-// await waits for what a step waits for, up to --wait, and reads anew. Pods are
-// restarted once in a run.
-func (o *options) await(ctx context.Context, to writer, f *Facts, step Step, restarted map[string]bool, out io.Writer) (*Facts, error) {
-	if o.restart {
-		if err := restartAll(ctx, to, step, restarted, out); err != nil {
-			return nil, err
-		}
-	}
+// await waits for what a step waits for, up to --wait, and reads anew.
+func (o *options) await(ctx context.Context, to writer, f *Facts, step Step, restarted map[string]time.Time, out io.Writer) (*Facts, error) {
 	timer := time.NewTimer(o.wait)
 	defer timer.Stop()
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(o.poll)
 	defer tick.Stop()
 	for {
+		if o.restart {
+			if err := restartAll(ctx, to, step, restarted, out); err != nil {
+				return nil, err
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -176,32 +176,28 @@ func (o *options) await(ctx context.Context, to writer, f *Facts, step Step, res
 			return nil, waiting(step, o)
 		case <-tick.C:
 		}
-		next, _, err := Read(ctx, to, f.Namespace, time.Now(), true)
+		next, _, err := look(ctx, to, f.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		now := Next(next)
-		if now.Act != step.Act {
-			return next, nil
+		if now := Next(next); now.Act == step.Act {
+			step = now
+			continue
 		}
-		if o.restart && len(now.Pods) > 0 {
-			if err := restartAll(ctx, to, now, restarted, out); err != nil {
-				return nil, err
-			}
-		}
-		step = now
+		return next, nil
 	}
 }
 
-// restartAll restarts each owner of the pods of a step, once. A restart for
-// another step is another restart.
-func restartAll(ctx context.Context, to writer, step Step, done map[string]bool, out io.Writer) error {
+// restartAll restarts the owner of each pod of a step: once, and again if a pod
+// that came after that is no better, since the injector did not know yet.
+func restartAll(ctx context.Context, to writer, step Step, done map[string]time.Time, out io.Writer) error {
 	for _, p := range step.Pods {
 		key := fmt.Sprintf("%d %s %s", step.Act, p.Namespace, p.Owner)
-		if p.Owner == "" || done[key] {
+		last, was := done[key]
+		if p.Owner == "" || was && (!p.Started.After(last) || time.Since(last) < settle) {
 			continue
 		}
-		done[key] = true
+		done[key] = time.Now()
 		if err := Restart(ctx, to, p.Namespace, p.Owner, time.Now()); err != nil {
 			return err
 		}
@@ -316,11 +312,11 @@ func (o *options) nextIssuer(ctx context.Context, from cluster, f *Facts, name s
 
 // follow waits until every live proxy shows a certificate of the new issuer.
 func (o *options) follow(ctx context.Context, to writer, f *Facts, issuer *pki.Authority, out io.Writer) error {
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(o.poll)
 	defer tick.Stop()
 	// Restarted before the kubelets brought the issuer, pods would get a
 	// certificate of the former one again.
-	restartAt, restarted := f.Now.Add(settle), make(map[string]bool)
+	restartAt, restarted := f.Now.Add(settle), make(map[string]time.Time)
 	for end := time.Now().Add(o.wait); ; {
 		now, _, err := Read(ctx, to, f.Namespace, time.Now(), true)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,11 +29,12 @@ import (
 
 // world is a cluster with a mesh in it, as far as rotations see it: objects,
 // pods that are injected from linkerd-config, an identity service that gets its
-// Secret a minute late, proxies that renew hourly. It is for one goroutine, and
-// meant for a bubble of virtual time. After each change and each look it checks
+// Secret a minute late, proxies that renew hourly. Only Dial is for more
+// than one goroutine; all is meant for a bubble of virtual time. After each change and each look it checks
 // that any two proxies would trust each other.
 type world struct {
 	t       testing.TB
+	mu      sync.Mutex // proxies are asked several at a time
 	objects map[string]*unstructured.Unstructured
 	pods    []*simPod
 	made    int
@@ -222,6 +224,8 @@ func (w *world) List(_ context.Context, _ schema.GroupVersionResource, ns, _ str
 
 // Dial answers a probe with what the proxy has.
 func (w *world) Dial(_ context.Context, ns, pod string, port int) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, p := range w.pods {
 		if p.ns != ns || p.name != pod {
 			continue
