@@ -66,8 +66,8 @@ $(BIN)/kube/.stamp: tools/kube/go.mod tools/kube/go.sum $(wildcard tools/kube/*/
 	@touch $@
 cluster: clusterbins clustertool ## start a Kubernetes on this machine, as root; NODES=2 gives it a second node
 	$(BIN)/weft-cluster up -nodes $(or $(NODES),1)
-cluster-down: clustertool ## end every cluster that make cluster has started, without a trace
-	$(BIN)/weft-cluster down
+cluster-down: clustertool ## end every cluster in .bin/cluster, without a trace
+	$(BIN)/weft-cluster down -all
 images: clusterbins clustertool ## build Weft's images from static binaries into .bin/images; ONLY=a,b narrows
 	$(BIN)/weft-cluster images -ldflags '$(LDFLAGS)' -only '$(ONLY)'
 clustertool:  ## build the command that starts clusters into .bin

@@ -46,6 +46,9 @@ func up(ctx context.Context, o cluster.Options, args []string, w io.Writer) erro
 	if err := flags.Parse(args); err != nil {
 		return parseError(err)
 	}
+	if flags.NArg() > 0 {
+		return surplus(flags.Args())
+	}
 	if *light {
 		return upLight(ctx, o, w)
 	}
@@ -55,6 +58,36 @@ func up(ctx context.Context, o cluster.Options, args []string, w io.Writer) erro
 	}
 	fmt.Fprintf(w, "export KUBECONFIG=%s\n", c.Kubeconfig())
 	return nil
+}
+
+// down needs -all for all: others may have clusters in the same directory.
+func down(ctx context.Context, o cluster.Options, args []string, _ io.Writer) error {
+	flags := flag.NewFlagSet("down", flag.ContinueOnError)
+	flags.StringVar(&o.Name, "name", o.Name, "the cluster's name (default c1)")
+	all := flags.Bool("all", false, "end every cluster of -dir")
+	if err := flags.Parse(args); err != nil {
+		return parseError(err)
+	}
+	switch {
+	case flags.NArg() > 0:
+		return surplus(flags.Args())
+	case *all && o.Name != "":
+		return errors.New("-all and -name exclude each other")
+	case !*all && o.Name == "":
+		o.Name = cluster.DefaultName
+	}
+	return cluster.Down(ctx, o)
+}
+
+func status(ctx context.Context, o cluster.Options, args []string, w io.Writer) error {
+	if len(args) > 0 {
+		return surplus(args)
+	}
+	return cluster.Status(ctx, o, w)
+}
+
+func surplus(args []string) error {
+	return fmt.Errorf("what is %q for? flags come first", args)
 }
 
 // upLight ends the control plane when it is interrupted.
@@ -69,7 +102,10 @@ func upLight(ctx context.Context, o cluster.Options, w io.Writer) error {
 	return c.Down()
 }
 
-func kubeconfig(_ context.Context, o cluster.Options, _ []string, w io.Writer) error {
+func kubeconfig(_ context.Context, o cluster.Options, args []string, w io.Writer) error {
+	if len(args) > 0 {
+		return surplus(args)
+	}
 	file, err := cluster.KubeconfigFile(o)
 	if err != nil {
 		return err

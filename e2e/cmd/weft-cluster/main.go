@@ -22,7 +22,7 @@ const usage = `usage: weft-cluster [-dir DIR] [-kube DIR] [-name c1] COMMAND
   up [-nodes N]           start a cluster, or the nodes that it lacks
   up -light [-controllers]
                           run an API server alone, as any user, until Ctrl-C
-  down                    end the cluster of -name; without -name end all of them
+  down [-all]             end the cluster, or all that are in -dir
   status                  what runs
   kubeconfig              print where the cluster's KUBECONFIG is
   kubectl ARGS…           run kubectl on the cluster

@@ -50,7 +50,7 @@ func (a *api) do(ctx context.Context, method, path, body string) (int, []byte, e
 	if err != nil {
 		return 0, nil, fmt.Errorf("asking the API server: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is only read
+	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit))
 	if err != nil {
 		return 0, nil, fmt.Errorf("reading the API server's answer: %w", err)

@@ -48,6 +48,12 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a program of the machine looks into the node's network", func(t *testing.T) {
+		out, err := r.Node("n1").InNetwork(t.Context(), "ip", "-o", "-4", "addr", "show", "eth0").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), r.NodeAddress().String()) {
+			t.Errorf("%s, %v", out, err)
+		}
+	})
 	t.Run("the machine reaches a NodePort", func(t *testing.T) {
 		ask(t, "http://"+r.NodeAddress().String()+":30080/")
 	})

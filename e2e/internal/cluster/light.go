@@ -195,7 +195,7 @@ func freePorts(ctx context.Context, n int) ([]uint16, error) {
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
-		defer l.Close() //nolint:errcheck // it took no connection; open until all are found, so that they differ
+		defer l.Close() // open until all are found, so that they differ
 		at, err := netip.ParseAddrPort(l.Addr().String())
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)

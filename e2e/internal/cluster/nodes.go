@@ -108,11 +108,19 @@ func (c *Cluster) settle(ctx context.Context, number int) error {
 		}
 		c.nodes = append(c.nodes, n)
 	}
+	states, err := n.States(ctx)
+	if err != nil {
+		return err
+	}
 	if err := n.Start(ctx, Containerd); err != nil {
 		return err
 	}
 	images := make(chan error, 1)
-	go func() { images <- c.loadOwn(ctx, n) }()
+	if states[Kubelet].Running { // which it does once they are loaded
+		images <- nil
+	} else {
+		go func() { images <- c.loadOwn(ctx, n) }()
+	}
 	if number == 1 {
 		if err := c.control(ctx, n); err != nil {
 			return err
@@ -124,7 +132,7 @@ func (c *Cluster) settle(ctx context.Context, number int) error {
 	if err := n.Start(ctx, Kubelet, KubeProxy); err != nil {
 		return err
 	}
-	err := eventually(ctx, limit, "node "+n.Host, func(ctx context.Context) error { return c.api.nodeReady(ctx, n.Host) })
+	err = eventually(ctx, limit, "node "+n.Host, func(ctx context.Context) error { return c.api.nodeReady(ctx, n.Host) })
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	// Kube holds hyperkube and coredns, as `make clusterbins` builds them.
 	// Empty means .bin/kube of the repository.
 	Kube string
-	// Name is the cluster's; empty means c1.
+	// Name is the cluster's; empty means DefaultName.
 	Name string
 	// Nodes is how many the cluster shall have; 0 means 1.
 	Nodes int
@@ -35,6 +35,9 @@ type Options struct {
 	Progress func(step string)
 }
 
+// DefaultName is the name of a cluster that was given none.
+const DefaultName = "c1"
+
 // socketRoom is what a socket's path below Dir may take of the 107 bytes that
 // the kernel allows.
 const socketRoom = 107 - len("/123456789012/n1/node.sock")
@@ -44,7 +47,7 @@ var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,11}$`)
 // fill sets the defaults and checks the rest.
 func (o Options) fill() (Options, error) {
 	if o.Name == "" {
-		o.Name = "c1"
+		o.Name = DefaultName
 	}
 	if !nameForm.MatchString(o.Name) || o.Name == node.SwitchName {
 		return o, fmt.Errorf("%q is no name for a cluster: up to 12 lower-case letters, digits and hyphens, and not %q", o.Name, node.SwitchName)

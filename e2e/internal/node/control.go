@@ -92,7 +92,7 @@ func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking a node: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // it is only read
+	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit))
 	if err != nil {
 		return nil, fmt.Errorf("asking a node: %w", err)

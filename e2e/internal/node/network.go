@@ -17,8 +17,12 @@ func ip(ctx context.Context, line string) error {
 
 // ipIn runs it in the network namespace of a process.
 func ipIn(ctx context.Context, pid int, line string) error {
-	words := append([]string{"-t", strconv.Itoa(pid), "-n", "--", "ip"}, strings.Fields(line)...)
-	return output(exec.CommandContext(ctx, "nsenter", words...)) //nolint:gosec // words are ours
+	return output(inNetwork(ctx, pid, append([]string{"ip"}, strings.Fields(line)...)...))
+}
+
+func inNetwork(ctx context.Context, pid int, argv ...string) *exec.Cmd {
+	enter := []string{"-t", strconv.Itoa(pid), "-n", "--"}
+	return exec.CommandContext(ctx, "nsenter", append(enter, argv...)...) //nolint:gosec // words are ours or a test's
 }
 
 func output(cmd *exec.Cmd) error {

@@ -126,6 +126,13 @@ func (n *Node) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
+// InNetwork prepares a command of the machine that runs in the node's network
+// alone: it sees the machine's files, which a node's own commands don't, so it
+// may be a program that a test has built.
+func (n *Node) InNetwork(ctx context.Context, argv ...string) *exec.Cmd {
+	return inNetwork(ctx, n.pid, argv...)
+}
+
 // Exec runs a command inside the node and returns what it printed.
 func (n *Node) Exec(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd := n.Command(ctx, argv...)
