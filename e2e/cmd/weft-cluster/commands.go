@@ -15,16 +15,10 @@ import (
 type command func(ctx context.Context, o cluster.Options, args []string, w io.Writer) error
 
 var commands = map[string]command{
-	"up": up,
-	"down": func(ctx context.Context, o cluster.Options, _ []string, _ io.Writer) error {
-		return cluster.Down(ctx, o)
-	},
-	"status": func(ctx context.Context, o cluster.Options, _ []string, w io.Writer) error {
-		return cluster.Status(ctx, o, w)
-	},
-	"kubectl": func(_ context.Context, o cluster.Options, args []string, _ io.Writer) error {
-		return cluster.Kubectl(o, args)
-	},
+	"up":         up,
+	"down":       down,
+	"status":     status,
+	"kubectl":    kubectl,
 	"kubeconfig": kubeconfig,
 	"load":       load,
 	"images":     images,
@@ -84,6 +78,10 @@ func status(ctx context.Context, o cluster.Options, args []string, w io.Writer) 
 		return surplus(args)
 	}
 	return cluster.Status(ctx, o, w)
+}
+
+func kubectl(_ context.Context, o cluster.Options, args []string, _ io.Writer) error {
+	return cluster.Kubectl(o, args)
 }
 
 func surplus(args []string) error {
