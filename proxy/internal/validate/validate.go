@@ -74,6 +74,9 @@ func Run(ctx context.Context, c Config) error {
 // listen opens the listener; where the pod has no IPv6 at all, "every address"
 // means the IPv4 ones.
 func listen(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
+	if at.Addr().Is4() { // "tcp" would take 0.0.0.0 for both families
+		return new(net.ListenConfig).Listen(ctx, "tcp4", at.String())
+	}
 	lis, err := new(net.ListenConfig).Listen(ctx, "tcp", at.String())
 	if err != nil && at.Addr() == netip.IPv6Unspecified() && !errors.Is(err, unix.EADDRINUSE) {
 		return new(net.ListenConfig).Listen(ctx, "tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()).String())
