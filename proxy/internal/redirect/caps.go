@@ -26,9 +26,9 @@ func RaiseNetAdmin() {
 		return
 	}
 	data[0].Effective |= bit
-	header.Pid = 0 // Capget fills nothing in, but each thread must set its own
+	header.Pid = 0                                                     // Capget fills nothing in, but each thread must set its own
+	head, content := unsafe.Pointer(&header), unsafe.Pointer(&data[0]) //nolint:gosec // capset takes two structs
 	// Every thread, since Go runs a goroutine on any of them. A build with cgo
 	// refuses this; ours has none.
-	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET,
-		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0) //nolint:gosec // capset takes two structs
+	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(head), uintptr(content), 0)
 }

@@ -62,16 +62,15 @@ func apply(t *testing.T, s *redirecttest.Side, rules redirect.Rules) {
 	}
 }
 
-// families runs a test for both: at turns an IPv4 address of redirecttest into
-// the one of the family.
-func families(t *testing.T, f func(t *testing.T, at func(ip string) string)) {
-	t.Helper()
-	v6 := map[string]string{
-		redirecttest.PodIP: redirecttest.PodIP6, redirecttest.ServiceIP: redirecttest.ServiceIP6,
-		redirecttest.OtherIP: redirecttest.OtherIP6, redirecttest.OutsideIP: redirecttest.OutsideIP6, "127.0.0.1": "::1",
-	}
-	t.Run("IPv4", func(t *testing.T) { f(t, func(ip string) string { return ip }) })
-	t.Run("IPv6", func(t *testing.T) { f(t, func(ip string) string { return v6[ip] }) })
+// families turn an IPv4 address of redirecttest into the one of the family.
+var families = map[string]func(ip string) string{
+	"IPv4": func(ip string) string { return ip },
+	"IPv6": func(ip string) string {
+		return map[string]string{
+			redirecttest.PodIP: redirecttest.PodIP6, redirecttest.ServiceIP: redirecttest.ServiceIP6,
+			redirecttest.OtherIP: redirecttest.OtherIP6, redirecttest.OutsideIP: redirecttest.OutsideIP6, "127.0.0.1": "::1",
+		}[ip]
+	},
 }
 
 func TestEveryDirection(t *testing.T) {
@@ -79,46 +78,48 @@ func TestEveryDirection(t *testing.T) {
 	app, proxy := redirecttest.Who{UID: appUID}, redirecttest.Who{UID: proxyUID}
 	apply(t, pod, plan(t, asInjected))
 
-	families(t, func(t *testing.T, at func(string) string) {
-		on := func(ip string, port int) string { return net.JoinHostPort(at(ip), fmt.Sprint(port)) }
-		podIP, service := redirecttest.PodIP, redirecttest.ServiceIP
-		stranger := redirecttest.Who{From: at(redirecttest.OutsideIP)}
-		for _, tt := range []struct {
-			name string
-			from *redirecttest.Side
-			who  redirecttest.Who
-			to   string
-			want string
-		}{
-			{"to an application's port", outside, stranger, on(podIP, 8080), "inbound " + on(podIP, 8080)},
-			{"to a port nobody listens on", outside, stranger, on(podIP, 7), "inbound " + on(podIP, 7)},
-			{"to the proxy's own port", outside, stranger, on(podIP, 4143), "inbound -"},
-			{"to a skipped port", outside, stranger, on(podIP, 4567), "skipped -"},
-			{"to a port of a skipped range", outside, stranger, on(podIP, 4191), "admin -"},
-			{"from a skipped subnet", outside, redirecttest.Who{From: at(redirecttest.OtherIP)}, on(podIP, 8080), "app -"},
-			{"to the outbound listener from outside", outside, stranger, on(podIP, 4140), "inbound " + on(podIP, 4140)},
+	for name, at := range families {
+		t.Run(name, func(t *testing.T) {
+			on := func(ip string, port int) string { return net.JoinHostPort(at(ip), fmt.Sprint(port)) }
+			podIP, service := redirecttest.PodIP, redirecttest.ServiceIP
+			stranger := redirecttest.Who{From: at(redirecttest.OutsideIP)}
+			for _, tt := range []struct {
+				name string
+				from *redirecttest.Side
+				who  redirecttest.Who
+				to   string
+				want string
+			}{
+				{"to an application's port", outside, stranger, on(podIP, 8080), "inbound " + on(podIP, 8080)},
+				{"to a port nobody listens on", outside, stranger, on(podIP, 7), "inbound " + on(podIP, 7)},
+				{"to the proxy's own port", outside, stranger, on(podIP, 4143), "inbound -"},
+				{"to a skipped port", outside, stranger, on(podIP, 4567), "skipped -"},
+				{"to a port of a skipped range", outside, stranger, on(podIP, 4191), "admin -"},
+				{"from a skipped subnet", outside, redirecttest.Who{From: at(redirecttest.OtherIP)}, on(podIP, 8080), "app -"},
+				{"to the outbound listener from outside", outside, stranger, on(podIP, 4140), "inbound " + on(podIP, 4140)},
 
-			{"the application to a service", pod, app, on(service, 80), "outbound " + on(service, 80)},
-			{"root to a service", pod, redirecttest.Who{}, on(service, 80), "outbound " + on(service, 80)},
-			{"the application to a neighbour in a skipped subnet", pod, app, on(redirecttest.OtherIP, 80), "outbound " + on(redirecttest.OtherIP, 80)},
-			{"the proxy to a service", pod, proxy, on(service, 80), "service -"},
-			{"the proxy's group to a service", pod, redirecttest.Who{UID: appUID, GID: proxyGID}, on(service, 80), "service -"},
-			{"the application to a skipped port", pod, app, on(service, 443), "tls -"},
+				{"the application to a service", pod, app, on(service, 80), "outbound " + on(service, 80)},
+				{"root to a service", pod, redirecttest.Who{}, on(service, 80), "outbound " + on(service, 80)},
+				{"the application to a neighbour in a skipped subnet", pod, app, on(redirecttest.OtherIP, 80), "outbound " + on(redirecttest.OtherIP, 80)},
+				{"the proxy to a service", pod, proxy, on(service, 80), "service -"},
+				{"the proxy's group to a service", pod, redirecttest.Who{UID: appUID, GID: proxyGID}, on(service, 80), "service -"},
+				{"the application to a skipped port", pod, app, on(service, 443), "tls -"},
 
-			{"the application to itself", pod, app, on("127.0.0.1", 8080), "app -"},
-			{"the application to its pod's address", pod, app, on(podIP, 8080), "app -"},
-			{"the proxy to the application", pod, proxy, on("127.0.0.1", 8080), "app -"},
-			{"the proxy to its pod's address", pod, proxy, on(podIP, 8080), "app -"},
-			{"the application to the proxy's admin server", pod, app, on("127.0.0.1", 4191), "admin -"},
-			{"the application to the outbound listener", pod, app, on("127.0.0.1", 4140), "outbound -"},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				if got := tt.from.Ask(tt.to, tt.who); got != tt.want {
-					t.Errorf("%s answered %q, want %q", tt.to, got, tt.want)
-				}
-			})
-		}
-	})
+				{"the application to itself", pod, app, on("127.0.0.1", 8080), "app -"},
+				{"the application to its pod's address", pod, app, on(podIP, 8080), "app -"},
+				{"the proxy to the application", pod, proxy, on("127.0.0.1", 8080), "app -"},
+				{"the proxy to its pod's address", pod, proxy, on(podIP, 8080), "app -"},
+				{"the application to the proxy's admin server", pod, app, on("127.0.0.1", 4191), "admin -"},
+				{"the application to the outbound listener", pod, app, on("127.0.0.1", 4140), "outbound -"},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					if got := tt.from.Ask(tt.to, tt.who); got != tt.want {
+						t.Errorf("%s answered %q, want %q", tt.to, got, tt.want)
+					}
+				})
+			}
+		})
+	}
 }
 
 func TestListedPortsOnly(t *testing.T) {
@@ -126,13 +127,15 @@ func TestListedPortsOnly(t *testing.T) {
 	o := asInjected
 	o.Redirect = []string{"8080", "8443-8444"}
 	apply(t, pod, plan(t, o))
-	families(t, func(t *testing.T, at func(string) string) {
-		for port, want := range map[string]string{"8080": "inbound " + net.JoinHostPort(at(redirecttest.PodIP), "8080"), "9090": "second -"} {
-			if got := outside.Ask(net.JoinHostPort(at(redirecttest.PodIP), port), redirecttest.Who{From: at(redirecttest.OutsideIP)}); got != want {
-				t.Errorf("%s answered %q, want %q", port, got, want)
+	for name, at := range families {
+		t.Run(name, func(t *testing.T) {
+			for port, want := range map[string]string{"8080": "inbound " + net.JoinHostPort(at(redirecttest.PodIP), "8080"), "9090": "second -"} {
+				if got := outside.Ask(net.JoinHostPort(at(redirecttest.PodIP), port), redirecttest.Who{From: at(redirecttest.OutsideIP)}); got != want {
+					t.Errorf("%s answered %q, want %q", port, got, want)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 func TestIPv4Only(t *testing.T) {
@@ -159,30 +162,32 @@ func TestIPv4Only(t *testing.T) {
 func TestDatagramsAreLeftAlone(t *testing.T) {
 	pod, outside := pod(t)
 	apply(t, pod, plan(t, asInjected))
-	families(t, func(t *testing.T, at func(string) string) {
-		var server net.PacketConn
-		var client net.Conn
-		var err1, err2 error
-		outside.Do(func() {
-			server, err1 = new(net.ListenConfig).ListenPacket(t.Context(), "udp", net.JoinHostPort(at(redirecttest.ServiceIP), "53"))
+	for name, at := range families {
+		t.Run(name, func(t *testing.T) {
+			var server net.PacketConn
+			var client net.Conn
+			var err1, err2 error
+			outside.Do(func() {
+				server, err1 = new(net.ListenConfig).ListenPacket(t.Context(), "udp", net.JoinHostPort(at(redirecttest.ServiceIP), "53"))
+			})
+			pod.Do(func() {
+				client, err2 = new(net.Dialer).DialContext(t.Context(), "udp", net.JoinHostPort(at(redirecttest.ServiceIP), "53"))
+			})
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			defer func() { _, _ = server.Close(), client.Close() }()
+			if _, err := client.Write([]byte("who?")); err != nil {
+				t.Fatal(err)
+			}
+			_ = server.SetDeadline(time.Now().Add(10 * time.Second))
+			got := make([]byte, 9)
+			n, _, err := server.ReadFrom(got)
+			if string(got[:n]) != "who?" {
+				t.Errorf("the server got %q, %v", got[:n], err)
+			}
 		})
-		pod.Do(func() {
-			client, err2 = new(net.Dialer).DialContext(t.Context(), "udp", net.JoinHostPort(at(redirecttest.ServiceIP), "53"))
-		})
-		if err1 != nil || err2 != nil {
-			t.Fatal(err1, err2)
-		}
-		defer func() { _, _ = server.Close(), client.Close() }()
-		if _, err := client.Write([]byte("who?")); err != nil {
-			t.Fatal(err)
-		}
-		_ = server.SetDeadline(time.Now().Add(10 * time.Second))
-		got := make([]byte, 9)
-		n, _, err := server.ReadFrom(got)
-		if string(got[:n]) != "who?" {
-			t.Errorf("the server got %q, %v", got[:n], err)
-		}
-	})
+	}
 }
 
 // neighbours are tables of others that a pod's namespace may hold.

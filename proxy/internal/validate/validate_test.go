@@ -60,19 +60,19 @@ func plan(t *testing.T, o redirect.Options) redirect.Rules {
 }
 
 func TestRun(t *testing.T) {
-	none := func(*testing.T, *redirecttest.Side, *redirecttest.Side) {}
-	with := func(o redirect.Options) func(*testing.T, *redirecttest.Side, *redirecttest.Side) {
-		return func(t *testing.T, pod, _ *redirecttest.Side) {
-			t.Helper()
-			if err := redirect.Apply(plan(t, o), redirect.Namespace{FD: pod.FD()}); err != nil {
-				t.Fatal(err)
+	none := func(_, _ *redirecttest.Side) {}
+	with := func(o redirect.Options) func(_, _ *redirecttest.Side) {
+		rules := plan(t, o)
+		return func(pod, _ *redirecttest.Side) {
+			if err := redirect.Apply(rules, redirect.Namespace{FD: pod.FD()}); err != nil {
+				t.Error(err)
 			}
 		}
 	}
 	both, v4 := redirect.Options{Outbound: 4140, IPv6: true}, redirect.Options{Outbound: 4140}
 	for _, tt := range []struct {
 		name, listen, connect string
-		prepare               func(t *testing.T, pod, outside *redirecttest.Side)
+		prepare               func(pod, outside *redirecttest.Side)
 		sign                  string // that the failure is the expected one, in the log
 		want                  string // of the error; none if empty
 	}{
@@ -81,19 +81,19 @@ func TestRun(t *testing.T) {
 		{"IPv6 is not redirected", "[::]:4140", "[" + redirecttest.ServiceIP6 + "]:20001", with(v4), "connection refused", "was refused"},
 		{"nothing is", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", none, "connection refused", "was refused"},
 		{"to another port", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", with(redirect.Options{Outbound: 4999}), "connection refused", "another port than 4140"},
-		{"no route", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", func(_ *testing.T, pod, _ *redirecttest.Side) {
+		{"no route", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", func(pod, _ *redirecttest.Side) {
 			pod.Run("ip", "route", "del", "default")
 		}, "unreachable", "no route"},
-		{"somebody else answers", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", func(_ *testing.T, _, outside *redirecttest.Side) {
+		{"somebody else answers", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", func(_, outside *redirecttest.Side) {
 			outside.Serve("a server of somebody else's, which has a long greeting for everybody", "0.0.0.0:20001")
 		}, "somebody else answered", "another server answered"},
-		{"the port is taken", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", func(_ *testing.T, pod, _ *redirecttest.Side) {
+		{"the port is taken", "0.0.0.0:4140", redirecttest.ServiceIP + ":20001", func(pod, _ *redirecttest.Side) {
 			pod.Serve("an early proxy", "127.0.0.1:4140")
 		}, "", "address already in use"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod, outside := redirecttest.Network(t)
-			tt.prepare(t, pod, outside)
+			tt.prepare(pod, outside)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			log := slog.New(slog.DiscardHandler)

@@ -129,7 +129,7 @@ func (s *Side) Feed(stdin, name string, args ...string) string {
 	var out []byte
 	var err error
 	s.Do(func() {
-		cmd := exec.Command(name, args...)
+		cmd := exec.CommandContext(s.t.Context(), name, args...) //nolint:gosec // a test's own commands
 		cmd.Stdin = strings.NewReader(stdin)
 		out, err = cmd.CombinedOutput()
 	})
