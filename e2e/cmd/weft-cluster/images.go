@@ -36,6 +36,7 @@ func images(ctx context.Context, _ cluster.Options, args []string, w io.Writer) 
 		o.Only = strings.Split(*only, ",")
 	}
 	began := time.Now()
+	fmt.Fprintln(w, "building static binaries (minutes the first time, seconds from Go's cache)")
 	o.Done = func(file string) { fmt.Fprintf(w, "%5.1f s  %s\n", time.Since(began).Seconds(), file) }
 	_, err = image.Build(ctx, o)
 	return err

@@ -25,11 +25,11 @@ func TestRefusals(t *testing.T) {
 		"-name c2 kubectl get pods": "no cluster c2",
 		"kubeconfig c1":             "c1",
 		"load":                      "files",
-		"load x.tar":                "no cluster c1",
+		"load x.tar":                "no cluster c1 runs",
 		"exec n1":                   "a command",
-		"exec n1 true":              "no cluster c1",
+		"exec n1 true":              "no cluster c1 runs",
 		"stop n1":                   "a component",
-		"stop n1 etcd":              "no cluster c1",
+		"stop n1 etcd":              "no cluster c1 runs",
 		"images -only prxy":         "prxy",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -90,12 +90,8 @@ func Attach(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := records(o.Dir)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := all[o.Name]; !ok {
-		return nil, fmt.Errorf("no cluster %s in %s", o.Name, o.Dir)
+	if running, err := nodesOf(o.Dir, o.Name); err != nil || len(running) == 0 {
+		return nil, errors.Join(fmt.Errorf("no cluster %s runs in %s (start it with weft-cluster up)", o.Name, o.Dir), err)
 	}
 	unlock, err := lock(o.Dir)
 	if err != nil {

@@ -161,7 +161,7 @@ func Missing(o Options) error {
 	if err := missingBinaries(o.Kube, "hyperkube", "coredns"); err != nil {
 		return err
 	}
-	return node.Possible()
+	return node.Possible(o.Dir)
 }
 
 func missingBinaries(kube string, names ...string) error {

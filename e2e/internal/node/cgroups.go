@@ -71,13 +71,6 @@ func mounted(mountinfo, controllers, group string) (mount, own string, ok bool) 
 	return "", "", false
 }
 
-// Possible says in a say.Problem why a node can't run on this machine; nil means
-// that nothing is known against it.
-func Possible() error {
-	_, err := ownHierarchies()
-	return err
-}
-
 func ownHierarchies() ([]hierarchy, error) {
 	cgroup, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
