@@ -36,6 +36,7 @@ var update = flag.Bool("update", false, "write the goldens anew")
 //	page POD:PORT/PATH TEXT           no text: nothing listens there
 //	deny RESOURCE                     we have no rights to it
 //	fail RESOURCE                     the API server does not answer for it
+//	unfail RESOURCE
 //	heal AFTER                        all is as at the start again, after a time
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txtar")
@@ -129,6 +130,8 @@ func (s *stage) act(t *testing.T, words []string, line string) error {
 		s.c.denied[words[1]] = true
 	case "fail":
 		s.c.failing[words[1]] = errors.New("the API server does not answer")
+	case "unfail":
+		delete(s.c.failing, words[1])
 	default:
 		return errors.New("no such word")
 	}

@@ -79,10 +79,11 @@ func (w *World) gatewayAPI() engine.Category {
 			for _, crd := range gatewayCRDs {
 				all = append(all, thing{kube.CRDs, "CustomResourceDefinition", "", crd})
 			}
-			if err := w.exist(ctx, gatewayNext+"; without it there are no HTTPRoutes and GRPCRoutes of that API", all...); err != nil {
+			err := w.exist(ctx, gatewayNext+"; without it there are no HTTPRoutes and GRPCRoutes of that API", all...)
+			if apierrors.IsNotFound(err) {
 				return err
 			}
-			return engine.Skip("told by the next")
+			return engine.Skip("the next check tells it")
 		}},
 		{Name: name, Anchor: anchor, Fatal: true, Run: func(ctx context.Context) error {
 			for _, crd := range gatewayCRDs {
@@ -99,7 +100,7 @@ func (w *World) gatewayCRD(ctx context.Context, name string) error {
 	object := "CustomResourceDefinition " + name
 	crd, err := w.door.Get(ctx, kube.CRDs, "", name)
 	if apierrors.IsNotFound(err) {
-		return engine.Skip("told by the former")
+		return engine.Skip("the former check told it")
 	}
 	if err != nil {
 		return err
