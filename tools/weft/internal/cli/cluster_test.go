@@ -21,7 +21,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
@@ -166,6 +165,25 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+func TestCompletionAsksTheCluster(t *testing.T) {
+	api := kubetest.Start(t, mesh+"\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ship}")
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"version", "-n", "sh"}, "ship\nshop\n:4\n"},
+		{[]string{"status", "-L", "sho"}, "shop\n:4\n"},
+		{[]string{"status", "--context", ""}, "test\n:4\n"},
+		{[]string{"--kubeconfig", "/nowhere", "status", "--context", ""}, ":4\n"},
+		{[]string{"--kubeconfig", "/nowhere", "status", "-L", ""}, ":4\n"},
+	} {
+		args := append([]string{"__complete", "--kubeconfig", api.Kubeconfig}, tt.args...)
+		if code, out, _ := weft(t, args...); code != 0 || out != tt.want {
+			t.Errorf("%v completes to %q (exit code %d), want %q", tt.args, out, code, tt.want)
+		}
+	}
+}
+
 // TestStatusThroughCluster: the whole way, from the kubeconfig through a
 // port-forward to a bus that knows its clients by their certificates.
 func TestStatusThroughCluster(t *testing.T) {
@@ -234,7 +252,7 @@ func forwardTo(t *testing.T, addr string) http.HandlerFunc {
 			return
 		}
 		var complaints httpstream.Stream
-		w.Header().Set(httpstream.HeaderProtocolVersion, portforward.PortForwardProtocolV1Name)
+		w.Header().Set(httpstream.HeaderProtocolVersion, "portforward.k8s.io")
 		link := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, replied <-chan struct{}) error {
 			if s.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
 				complaints = s

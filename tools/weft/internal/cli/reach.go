@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weftmesh/weft/services/kit/say"
@@ -37,7 +36,7 @@ const (
 func throughCluster(ctx context.Context, flags *kube.Flags, cfg ask.Config) (ask.Config, error) {
 	client, err := flags.Connect()
 	if err != nil {
-		if clientcmd.IsEmptyConfig(err) && flags.Context == "" {
+		if kube.NoCluster(err) && flags.Context == "" {
 			return cfg, nil
 		}
 		return cfg, err

@@ -89,6 +89,7 @@ func newRoot() *cobra.Command {
 	for _, make := range commands() {
 		root.AddCommand(make())
 	}
+	complete(root)
 	return root
 }
 
@@ -190,4 +191,27 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("argument %q is one too many for `%s`", args[0], cmd.CommandPath())}
+}
+
+// complete completes what flags can name in the cluster, in the whole tree.
+func complete(root *cobra.Command) {
+	known := map[string]kube.Complete{
+		"context":           kube.CompleteContexts,
+		"linkerd-namespace": kube.CompleteNames(kube.Namespaces),
+		"cni-namespace":     kube.CompleteNames(kube.Namespaces),
+		"namespace":         kube.CompleteNames(kube.Namespaces),
+	}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if _, own := cmd.GetFlagCompletionFunc(f.Name); own || known[f.Name] == nil {
+				return
+			}
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, known[f.Name]) // the flag exists
+		})
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
 }

@@ -176,3 +176,11 @@ func some(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// count is a number of things, in words.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

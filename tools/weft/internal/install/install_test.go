@@ -283,7 +283,7 @@ func TestUpgradeAsksProxies(t *testing.T) {
 		"--identity-issuer-certificate-file", write(t, "crt", root.crt()), "--identity-issuer-key-file", write(t, "key", root.keyPEM(t)),
 	}
 	_, got := run(t, args...)
-	if !strings.HasPrefix(got, "weft: 1 running proxies would not trust the issuer, and lose their connections\n") || !strings.Contains(got, "shop/p-linkerd-proxy") {
+	if !strings.HasPrefix(got, "weft: 1 running proxy would not trust the issuer, and lose connections\n") || !strings.Contains(got, "shop/p-linkerd-proxy") {
 		t.Errorf("an unknown issuer: %s", got)
 	}
 	if _, got := run(t, append(args, "--force")...); got != "" {
@@ -347,7 +347,7 @@ func TestUninstall(t *testing.T) {
 	pod("linkerd", "own", Tree{"linkerd.io/control-plane-component": "identity"})
 	pod("shop", "web", Tree{})
 	_, got := run(t, "uninstall", "--kubeconfig", s.Kubeconfig)
-	if !strings.HasPrefix(got, "weft: 1 pods have a proxy of this control plane\n") || !strings.Contains(got, "shop/web") || strings.Contains(got, "own") {
+	if !strings.HasPrefix(got, "weft: there are proxies of this control plane in 1 pod\n") || !strings.Contains(got, "shop/web") || strings.Contains(got, "own") {
 		t.Errorf("with an injected pod: %s", got)
 	}
 	gone, problem := run(t, "uninstall", "--force", "--kubeconfig", s.Kubeconfig)

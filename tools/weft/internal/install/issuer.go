@@ -71,7 +71,7 @@ func trusted(ctx context.Context, client *kube.Client, issuer string) error {
 	}
 	slices.Sort(doubtful)
 	return &say.Problem{
-		What: fmt.Sprintf("%d running proxies would not trust the issuer, and lose their connections", len(doubtful)),
+		What: count(len(doubtful), "running proxy", "running proxies") + " would not trust the issuer, and lose connections",
 		Why:  fmt.Sprintf("%v; proxies that have other anchors: %s", why, some(doubtful)),
 		Next: "give the anchors of both issuers first (--identity-trust-anchors-file) and restart those pods; `weft identity rotate` does it in steps; --force goes on regardless",
 		Err:  why,

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -75,7 +74,7 @@ func unused(ctx context.Context, client *kube.Client) error {
 	}
 	slices.Sort(names)
 	return &say.Problem{
-		What: fmt.Sprintf("%d pods have a proxy of this control plane", len(names)),
+		What: "there are proxies of this control plane in " + count(len(names), "pod", "pods"),
 		Why:  "without it they lose their certificates, and cannot be started again: " + some(names),
 		Next: "take the proxies out first: kubectl get deploy -n NAMESPACE -o yaml | weft uninject - | kubectl apply -f -\nand the annotation linkerd.io/inject from their namespaces; --force goes on regardless",
 	}

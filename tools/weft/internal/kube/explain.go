@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -41,13 +42,21 @@ func (f *Flags) badConfig(err error) error {
 		}
 		return &say.Problem{What: fmt.Sprintf("there is no context %q", f.Context), Why: why, Next: "name one of those with --context, or " + known, Err: err}
 	case clientcmd.IsEmptyConfig(err):
+		why := "there is no kubeconfig, or it names no cluster"
+		if path := os.Getenv("KUBECONFIG"); path != "" {
+			why = "$KUBECONFIG is " + path + ", which does not exist or names no cluster"
+		}
 		return &say.Problem{
-			What: "no cluster is known here", Why: "there is no kubeconfig, or it names no cluster",
+			What: "no cluster is known here", Why: why,
 			Next: "name " + known, Err: err,
 		}
 	}
 	return &say.Problem{What: "the kubeconfig makes no sense", Why: err.Error(), Next: "correct it (`kubectl config view` shows it), or name another with --kubeconfig", Err: err}
 }
+
+// NoCluster says whether err means that no cluster is known at all, so that a
+// command may do without one.
+func NoCluster(err error) bool { return clientcmd.IsEmptyConfig(err) }
 
 // explain says why act failed, in words for a person where the cause is a known
 // one. The status of the API server stays inside.

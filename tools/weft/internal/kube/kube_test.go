@@ -211,14 +211,14 @@ func TestNoCluster(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBECONFIG", "/none")
 	t.Setenv("HOME", t.TempDir())
 	tests := []struct {
 		name  string
 		flags Flags
 		want  string
 	}{
-		{"no kubeconfig", Flags{}, "no cluster is known here: there is no kubeconfig, or it names no cluster (next: name a kubeconfig with --kubeconfig or $KUBECONFIG)"},
+		{"no kubeconfig", Flags{}, "no cluster is known here: $KUBECONFIG is /none, which does not exist or names no cluster (next: name a kubeconfig with --kubeconfig or $KUBECONFIG)"},
 		{"none at the path", Flags{Kubeconfig: "/nowhere/config"}, "there is no kubeconfig at /nowhere/config"},
 		{"unknown context", Flags{Kubeconfig: good, Context: "there"}, `there is no context "there": the kubeconfig has: here`},
 		{"broken", Flags{Kubeconfig: broken}, "the kubeconfig makes no sense"},
