@@ -78,8 +78,22 @@ func LoadInjections(dir string) ([]Injection, error) {
 
 // Minimal writes the spec that stands for "any valid one" into an object.
 func Minimal(object json.RawMessage) json.RawMessage {
-	const spec = `{"selector":{"matchLabels":{"app":"plum"}},"template":{"metadata":{"labels":{"app":"plum"}},` +
-		`"spec":{"containers":[{"name":"main","image":"x/app:1"}]}}}`
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	if json.Unmarshal(object, &head) != nil {
+		return object
+	}
+	const labels, once = `"metadata":{"labels":{"app":"plum"}},`, `{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"x/app:1"}]}}`
+	spec := `{"selector":{"matchLabels":{"app":"plum"}},"template":{` + labels + `"spec":{"containers":[{"name":"main","image":"x/app:1"}]}}}`
+	switch head.Kind {
+	case "Job":
+		spec = `{"template":` + once + `}`
+	case "CronJob":
+		spec = `{"schedule":"@daily","jobTemplate":{"spec":{"template":` + once + `}}}`
+	case "ReplicationController":
+		spec = strings.Replace(spec, `{"matchLabels":{"app":"plum"}}`, `{"app":"plum"}`, 1)
+	}
 	return bytes.ReplaceAll(object, []byte(`"@minimal"`), []byte(spec))
 }
 
