@@ -58,7 +58,7 @@ func TestPodsTakeNoMemory(t *testing.T) {
 		f := feed.New(reader)
 		all.Go(func() { _ = reader.Run(ctx) })
 		all.Go(func() { _ = f.Run(ctx) })
-		time.Sleep(10 * time.Second) //nolint:forbidigo // virtual
+		time.Sleep(10 * time.Second) //nolint:forbidigo // virtual time
 		synctest.Wait()
 		got, err := f.Annotations(ctx, "pottery")
 		if err != nil || got["linkerd.io/inject"] != "enabled" {
