@@ -79,7 +79,7 @@ func (a authorities) writeNodeCerts(dir, name string, at netip.Addr) error {
 }
 
 // writeKubeconfig makes the file for someone who is no server.
-func (a authorities) writeKubeconfig(file string, p place, who pki.Who) error {
+func (a authorities) writeKubeconfig(file, server, cluster string, who pki.Who) error {
 	own, err := a.cluster.Pair()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (a authorities) writeKubeconfig(file string, p place, who pki.Who) error {
 	if err != nil {
 		return err
 	}
-	return pki.WriteKubeconfig(file, p.server(), p.name, own.Cert, leaf)
+	return pki.WriteKubeconfig(file, server, cluster, own.Cert, leaf)
 }
 
 // administrator may do everything.

@@ -64,7 +64,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	for number := 1; number <= max(o.Nodes, len(c.nodes)); number++ {
 		if err := c.settle(ctx, number); err != nil {
-			return nil, c.explain(err)
+			return nil, c.explain(ctx, err)
 		}
 	}
 	return c, nil
@@ -115,7 +115,7 @@ func (c *Cluster) join() error {
 		return err
 	}
 	if _, err := os.Stat(c.Kubeconfig()); err != nil {
-		if err := a.writeKubeconfig(c.Kubeconfig(), c.place, administrator); err != nil {
+		if err := a.writeKubeconfig(c.Kubeconfig(), c.place.server(), c.place.name, administrator); err != nil {
 			return err
 		}
 	}

@@ -98,46 +98,18 @@ func (c *Control) start(ctx context.Context, kube string, o Options) error {
 	if err != nil {
 		return err
 	}
+	server, etcd, peer, controller := ports[0], ports[1], ports[2], ports[3]
 	keys := certs(filepath.Join(c.dir, "pki"))
-	a, err := openAuthorities(string(keys))
+	client, kubeconfig, err := c.keys(keys, "https://"+loopback(server))
 	if err != nil {
 		return err
 	}
-	loopback := netip.MustParseAddr("127.0.0.1")
-	if err := a.writeControlCerts(string(keys), loopback, lightServices.Addr().Next()); err != nil {
+	if err := c.startEtcd("http://"+loopback(etcd), "http://"+loopback(peer)); err != nil {
 		return err
 	}
-	server := "https://" + netip.AddrPortFrom(loopback, ports[0]).String()
-	own, err := a.cluster.Pair()
-	if err != nil {
-		return err
-	}
-	admin, err := a.cluster.Leaf(administrator)
-	if err != nil {
-		return err
-	}
-	if err := pki.WriteKubeconfig(c.Kubeconfig(), server, "light", own.Cert, admin); err != nil {
-		return err
-	}
-	client, err := newAPI(server, a.cluster, admin)
-	if err != nil {
-		return err
-	}
-	url := func(port uint16) string { return "http://" + netip.AddrPortFrom(loopback, port).String() }
-	etcd, err := lookPath("etcd")
-	if err != nil {
-		return err
-	}
-	data := filepath.Join(c.dir, "etcd")
-	if err := os.RemoveAll(data); err != nil { // of a try that failed
-		return fmt.Errorf("clearing etcd's directory: %w", err)
-	}
-	if err := c.group.start(Etcd, etcd, etcdArgs(data, url(ports[1]), url(ports[2]))...); err != nil {
-		return err
-	}
-	args := append(apiArgs(keys, url(ports[1]), lightServices),
+	args := append(apiArgs(keys, "http://"+loopback(etcd), lightServices),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
-		"--secure-port="+fmt.Sprint(ports[0]),
+		"--secure-port="+fmt.Sprint(server),
 		"--endpoint-reconciler-type=none", // loopback is no endpoint
 		"--authorization-mode=RBAC",
 	)
@@ -148,27 +120,60 @@ func (c *Control) start(ctx context.Context, kube string, o Options) error {
 	if err := c.group.start(APIServer, hyperkube, args...); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "the API server", client.ready); err != nil {
+	if err := c.await(ctx, "the API server", client.ready); err != nil || !o.Controllers {
 		return err
 	}
-	if !o.Controllers {
-		return nil
-	}
-	kubeconfig := filepath.Join(c.dir, "controller.kubeconfig")
-	controller, err := a.cluster.Leaf(pki.Who{User: "system:kube-controller-manager"})
-	if err != nil {
-		return err
-	}
-	if err := pki.WriteKubeconfig(kubeconfig, server, "light", own.Cert, controller); err != nil {
-		return err
-	}
-	args = append(controllerArgs(keys, kubeconfig), "--secure-port="+fmt.Sprint(ports[3]))
+	args = append(controllerArgs(keys, kubeconfig), "--secure-port="+fmt.Sprint(controller))
 	if err := c.group.start(Controller, hyperkube, args...); err != nil {
 		return err
 	}
 	return c.await(ctx, "the default service account", func(ctx context.Context) error {
 		return client.exists(ctx, "/api/v1/namespaces/default/serviceaccounts/default")
 	})
+}
+
+func loopback(port uint16) string {
+	return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port).String()
+}
+
+// keys makes the certificates, and kubeconfig files for the administrator and
+// for the controllers, whose is returned.
+func (c *Control) keys(dir certs, server string) (*api, string, error) {
+	a, err := openAuthorities(string(dir))
+	if err != nil {
+		return nil, "", err
+	}
+	at := netip.MustParseAddr("127.0.0.1")
+	if err := a.writeControlCerts(string(dir), at, lightServices.Addr().Next()); err != nil {
+		return nil, "", err
+	}
+	controller := filepath.Join(c.dir, "controller.kubeconfig")
+	for file, who := range map[string]pki.Who{
+		c.Kubeconfig(): administrator,
+		controller:     {User: "system:kube-controller-manager"},
+	} {
+		if err := a.writeKubeconfig(file, server, "light", who); err != nil {
+			return nil, "", err
+		}
+	}
+	admin, err := a.cluster.Leaf(administrator)
+	if err != nil {
+		return nil, "", err
+	}
+	client, err := newAPI(server, a.cluster, admin)
+	return client, controller, err
+}
+
+func (c *Control) startEtcd(clients, peers string) error {
+	etcd, err := lookPath("etcd")
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(c.dir, "etcd")
+	if err := os.RemoveAll(data); err != nil { // of a try that failed
+		return fmt.Errorf("clearing etcd's directory: %w", err)
+	}
+	return c.group.start(Etcd, etcd, etcdArgs(data, clients, peers)...)
 }
 
 // await waits for the answer, or for the end of a process that should run.

@@ -36,7 +36,7 @@ func (c *Cluster) launch(ctx context.Context, number int) (*node.Node, error) {
 		return nil, err
 	}
 	for file, who := range kubeconfigs(number) {
-		if err := a.writeKubeconfig(filepath.Join(conf.EtcDir(), "kubernetes", file), c.place, who); err != nil {
+		if err := a.writeKubeconfig(filepath.Join(conf.EtcDir(), "kubernetes", file), c.place.server(), c.place.name, who); err != nil {
 			return nil, err
 		}
 	}
@@ -226,11 +226,23 @@ func (c *Cluster) route(ctx context.Context, n *node.Node, number int) error {
 	return nil
 }
 
-// explain says where to look further.
-func (c *Cluster) explain(err error) error {
+// explain says which components don't stay, and where to look further.
+func (c *Cluster) explain(ctx context.Context, err error) error {
+	why := err.Error()
+	for _, n := range c.nodes {
+		states, serr := n.States(context.WithoutCancel(ctx))
+		if serr != nil {
+			continue
+		}
+		for _, part := range n.Components {
+			if s := states[part.Name]; s.Restarts > 0 {
+				why += fmt.Sprintf("; %s of node %s ended %d times by itself", part.Name, n.Host, s.Restarts)
+			}
+		}
+	}
 	return &say.Problem{
 		What: "cluster " + c.opts.Name + " did not start",
-		Why:  err.Error(),
+		Why:  why,
 		Next: "read the logs in " + filepath.Join(c.dir(), "n*", "log") + ", then remove it with weft-cluster down",
 		Err:  err,
 	}
