@@ -20,7 +20,10 @@ func replace(path string, content []byte, mode fs.FileMode, before *seen) error 
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, tempPrefix+"*"+tempSuffix)
 	if err != nil {
-		return err
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
+			err = p.Err // its path differs each time, and the same problem is told once
+		}
+		return fmt.Errorf("writing in %s: %w", dir, err)
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // gone already if all went well
 	_, err = tmp.Write(content)

@@ -326,6 +326,31 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A problem that stays is told once, not once a second.
+func TestProblemsAreToldOnce(t *testing.T) {
+	n := newNode(t, map[string]string{"10-x.conflist": flannel, "20-broken.conf": "{"})
+	if err := os.RemoveAll(filepath.Join(n.cfg.Mount, n.cfg.BinDir)); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	i, err := New(n.cfg, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		i.report(i.Sync())
+	}
+	if err := os.Mkdir(filepath.Join(n.cfg.Mount, n.cfg.BinDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		i.report(i.Sync())
+	}
+	if got := strings.Count(log.String(), "level=WARN"); got != 2 || !strings.Contains(log.String(), "20-broken.conf") {
+		t.Errorf("%d warnings, want 2:\n%s", got, log.String())
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	for _, network := range []string{"", "{", `{"type":"bridge"}`, "[]"} {
 		if _, err := New(Config{Network: network}, slog.New(slog.DiscardHandler)); err == nil {
