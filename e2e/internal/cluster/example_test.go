@@ -9,7 +9,7 @@ import (
 
 // A cluster for a test, of which the API server is taken away.
 func ExampleUp() {
-	ctx := context.Background() //nolint:forbidigo // an example has no test to take it from
+	ctx := context.Background()
 	o := cluster.Options{Dir: "/tmp/weft-e2e", Nodes: 2}
 	if err := cluster.Missing(o); err != nil {
 		fmt.Println("skipped:", err)
@@ -38,7 +38,7 @@ func ExampleUp() {
 
 // An API server alone, for tests of watches and admission.
 func ExampleLight() {
-	c, err := cluster.Light(context.Background(), cluster.Options{}) //nolint:forbidigo // an example has no test to take it from
+	c, err := cluster.Light(context.Background(), cluster.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
