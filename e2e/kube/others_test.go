@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,10 +29,9 @@ import (
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
-// TestChartCRDs: the server takes the chart's definitions, and the watcher reads
-// what they let through.
-func TestChartCRDs(t *testing.T) {
-	s := open(t)
+// chart renders one of ours, as helm does, and gives its documents.
+func chart(t *testing.T, name string, args ...string) []string {
+	t.Helper()
 	root, err := proc.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -44,10 +44,63 @@ func TestChartCRDs(t *testing.T) {
 	if _, err := os.Stat(helm); err != nil {
 		t.Skipf("the chart can't be rendered without helm in %s; make clusterbins builds it", bin)
 	}
-	out, err := exec.CommandContext(t.Context(), helm, "template", "crds", filepath.Join(root, "charts", "weft-crds")).Output() //nolint:gosec // built by us
+	args = append([]string{"template", name, filepath.Join(root, "charts", name), "--kube-version", "v1.37.2"}, args...)
+	out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput() //nolint:gosec // built by us
 	if err != nil {
-		t.Fatalf("rendering the chart: %v", err)
+		t.Fatalf("rendering the chart: %v: %s", err, out)
 	}
+	return strings.Split(string(out), "\n---\n")
+}
+
+// TestChartRights: what the chart lets the watcher do is all that it needs.
+func TestChartRights(t *testing.T) {
+	s := open(t)
+	s.install(t, looseCRDs()...)
+	m := s.mesh(t, object{"apiGroups": []string{""}, "resources": []string{"bindings"}, "verbs": []string{"create"}})
+	places := map[string]string{
+		"ClusterRole": roles, "ClusterRoleBinding": bindings,
+		"Role":        "/apis/rbac.authorization.k8s.io/v1/namespaces/" + m.name + "/roles",
+		"RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/" + m.name + "/rolebindings",
+	}
+	kind := regexp.MustCompile(`(?m)^kind: (\S+)$`)
+	n := 0
+	for _, doc := range chart(t, "weft-control-plane", "--namespace", m.name, "--show-only", "templates/watcher.yaml") {
+		k := kind.FindStringSubmatch(doc)
+		if k == nil || places[k[1]] == "" {
+			continue
+		}
+		if _, err := s.do(http.MethodPost, places[k[1]], "application/yaml", []byte(doc)); err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n < 4 {
+		t.Fatalf("%d rules and bindings in the chart, want at least 4", n)
+	}
+	ns := s.namespace(t, "rights", object{"linkerd.io/inject": "enabled"})
+	s.create(t, in(servers, ns), serverSpec("a", 80))
+	s.create(t, in(pods, ns), named("alone", object{"spec": object{"containers": []any{object{"name": "app", "image": "app:1"}}}}))
+	w := m.watcher()
+	m.ports("a row", ns, map[string]uint32{"a": 80})
+	m.until("an event", func() error {
+		if got := metric(t, w, `weft_watcher_events_total{reason="InjectionSkipped",result="ok"}`); got < 1 {
+			return fmt.Errorf("%v were written", got)
+		}
+		return nil
+	})
+	if err := m.skipped("every ", ""); err == nil {
+		t.Error("there is a kind that it may not read")
+	}
+	if strings.Contains(strings.ToLower(w.Log()), "forbidden") {
+		t.Errorf("something was forbidden:\n%s", w.Log())
+	}
+}
+
+// TestChartCRDs: the server takes the chart's definitions, and the watcher reads
+// what they let through.
+func TestChartCRDs(t *testing.T) {
+	s := open(t)
+	docs := chart(t, "weft-crds")
 	for _, d := range looseCRDs() {
 		s.remove(t, crds+"/"+d["metadata"].(map[string]any)["name"].(string))
 	}
@@ -57,8 +110,8 @@ func TestChartCRDs(t *testing.T) {
 		}
 	})
 	n := 0
-	for doc := range strings.SplitSeq(string(out), "\n---\n") {
-		if !strings.Contains(doc, "kind: CustomResourceDefinition") {
+	for _, doc := range docs {
+		if !strings.Contains(doc, "\nkind: CustomResourceDefinition\n") {
 			continue
 		}
 		if _, err := s.do(http.MethodPost, crds, "application/yaml", []byte(doc)); err != nil && !is(err, http.StatusConflict) {
