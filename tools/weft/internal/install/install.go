@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -97,6 +98,9 @@ func (o options) finish(given, values Tree, how charts.Options) ([]manifest.Docu
 	}
 	docs, err := render(charts.ControlPlane, values, how)
 	if err != nil {
+		return nil, err
+	}
+	if err := credentials(docs, time.Now(), true); err != nil {
 		return nil, err
 	}
 	return remember(docs, how.Namespace, given)

@@ -180,7 +180,7 @@ func TestBadValues(t *testing.T) {
 		t.Error(got)
 	}
 	_, got = run(t, "install", "--ignore-cluster", "--set", "nats.enabled=false")
-	if !strings.Contains(got, "why:   nats.enabled is false and nats.url is empty.") {
+	if !strings.Contains(got, "nats.enabled is false and nats.url is empty.") {
 		t.Error(got)
 	}
 }
@@ -244,7 +244,7 @@ func TestUpgradeFollowsRotation(t *testing.T) {
 	if problem != "" {
 		t.Fatal(problem)
 	}
-	if got := issuerOf(docs); strings.TrimSpace(got) != strings.TrimSpace(second.crt()) {
+	if got := issuer(t, docs); strings.TrimSpace(got) != strings.TrimSpace(second.crt()) {
 		t.Error("the upgrade set the issuer back")
 	}
 	if roots := datum(find1(t, docs, "ConfigMap", trustRootsName), bundleKey); strings.TrimSpace(roots) != strings.TrimSpace(root.crt()) {
@@ -257,8 +257,71 @@ func TestUpgradeFollowsRotation(t *testing.T) {
 	if problem != "" {
 		t.Fatal(problem)
 	}
-	if roots := datum(find1(t, docs, "ConfigMap", trustRootsName), bundleKey); len(certificates(roots)) != 2 || strings.TrimSpace(issuerOf(docs)) != strings.TrimSpace(second.crt()) {
+	if roots := datum(find1(t, docs, "ConfigMap", trustRootsName), bundleKey); len(certificates(roots)) != 2 || strings.TrimSpace(issuer(t, docs)) != strings.TrimSpace(second.crt()) {
 		t.Errorf("with one more anchor: %d anchors", len(certificates(roots)))
+	}
+}
+
+// issuer is the issuer's certificate in manifests.
+func issuer(t *testing.T, docs []manifest.Document) string {
+	t.Helper()
+	return datum(find1(t, docs, "Secret", issuerName), "crt.pem")
+}
+
+// TestCredentials: what identity would refuse in the cluster is refused here.
+func TestCredentials(t *testing.T) {
+	root := newAuthority(t, "root", nil, -time.Hour, time.Hour)
+	good := newAuthority(t, "issuer", root, -time.Hour, time.Hour)
+	late := newAuthority(t, "issuer", root, -time.Hour, -time.Minute)
+	early := newAuthority(t, "issuer", root, time.Minute, time.Hour)
+	other := newAuthority(t, "other", nil, -time.Hour, time.Hour)
+	tests := []struct {
+		name         string
+		anchors, crt *authority
+		key          *authority
+		want         string
+	}{
+		{"good", root, good, good, ""},
+		{"another's key", root, good, root, "does not match"},
+		{"another's signature", other, good, good, "no trust anchor signed the issuer"},
+		{"expired", root, late, late, "the issuer has expired on "},
+		{"not yet valid", root, early, early, "the issuer is valid only from "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, got := run(t, "install", "--ignore-cluster", "--identity-trust-anchors-file", write(t, "ca", tt.anchors.crt()),
+				"--identity-issuer-certificate-file", write(t, "crt", tt.crt.crt()), "--identity-issuer-key-file", write(t, "key", tt.key.keyPEM(t)))
+			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || strings.Contains(got, "PRIVATE") {
+				t.Errorf("problem %q, want %q", got, tt.want)
+			}
+		})
+	}
+	leaf := *good.cert
+	leaf.IsCA = false
+	if err := fit(&leaf, time.Now(), true); err == nil {
+		t.Error("a leaf was taken")
+	}
+}
+
+// TestUpgradeOfExpired: what has expired can be upgraded, and replaced.
+func TestUpgradeOfExpired(t *testing.T) {
+	root := newAuthority(t, "root", nil, -2*time.Hour, time.Hour)
+	was := newAuthority(t, "issuer", root, -2*time.Hour, time.Hour)
+	s, _ := installed(t, "--identity-trust-anchors-file", write(t, "ca", root.crt()),
+		"--identity-issuer-certificate-file", write(t, "crt", was.crt()), "--identity-issuer-key-file", write(t, "key", was.keyPEM(t)))
+	old := newAuthority(t, "old", nil, -2*time.Hour, -time.Hour)
+	secret := s.Object("/api/v1/namespaces/linkerd/secrets/" + issuerName)
+	secret.Object["data"] = encoded(Tree{"crt.pem": old.crt(), "key.pem": old.keyPEM(t)})
+	s.Put(secret)
+	roots := s.Object("/api/v1/namespaces/linkerd/configmaps/" + trustRootsName)
+	roots.Object["data"] = Tree{bundleKey: old.crt()}
+	s.Put(roots)
+	if _, got := run(t, "upgrade", "--kubeconfig", s.Kubeconfig); got != "" {
+		t.Errorf("upgrade with an expired issuer: %s", got)
+	}
+	if _, got := run(t, "upgrade", "--kubeconfig", s.Kubeconfig, "--identity-trust-anchors-file", write(t, "ca", root.crt()),
+		"--identity-issuer-certificate-file", write(t, "crt", was.crt()), "--identity-issuer-key-file", write(t, "key", was.keyPEM(t))); got != "" {
+		t.Errorf("replacing an expired issuer: %s", got)
 	}
 }
 

@@ -23,15 +23,16 @@ const (
 	anchorsEnv = "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS"
 )
 
-// issuerOf is the issuer's certificate in rendered manifests, PEM; "" if it is
-// not theirs to make.
-func issuerOf(docs []manifest.Document) string {
+// issuerOf is the certificate of the issuer that there will be, PEM: the one in
+// rendered manifests, or where it is not theirs to make, the cluster's.
+func issuerOf(docs []manifest.Document, look find, ns string) (string, error) {
 	for _, d := range docs {
 		if d.Object["kind"] == "Secret" && name(d) == issuerName {
-			return cmp.Or(datum(d.Object, "crt.pem"), datum(d.Object, "tls.crt"))
+			return cmp.Or(datum(d.Object, "crt.pem"), datum(d.Object, "tls.crt")), nil
 		}
 	}
-	return ""
+	secret, err := look("v1", "Secret", ns, issuerName)
+	return cmp.Or(datum(secret, "tls.crt"), datum(secret, "crt.pem")), err
 }
 
 // trusted makes sure that every running proxy trusts what issuer signs. A proxy

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,8 +113,15 @@ func (o upgradeOptions) documents(cmd *cobra.Command, flags *kube.Flags) ([]mani
 	if err != nil {
 		return nil, err
 	}
+	if err := credentials(docs, time.Now(), has(now, crtPath)); err != nil {
+		return nil, err
+	}
 	if client != nil && !o.force {
-		if err := trusted(ctx, client, issuerOf(docs)); err != nil {
+		issuer, err := issuerOf(docs, how.Lookup, flags.Mesh)
+		if err != nil {
+			return nil, err
+		}
+		if err := trusted(ctx, client, issuer); err != nil {
 			return nil, err
 		}
 	}
