@@ -10,10 +10,14 @@ RUN --mount=type=cache,target=/cache \
     mkdir -p /out && CGO_ENABLED=0 go build -trimpath -o /out/ \
     -ldflags "-s -w -X github.com/weftmesh/weft/services/kit/build.version=${VERSION} -X github.com/weftmesh/weft/services/kit/build.commit=${COMMIT}" \
     ./proxy/cmd/weft-proxy ./proxy/cmd/weft-init
+# linkerd-init does not run as root: its file must let it have what its container allows. Permitted only: with the
+# effective bit, a container that allows nothing couldn't even start the file by its other names.
+RUN apt-get update && apt-get install -y --no-install-recommends libcap2-bin && rm -rf /var/lib/apt/lists/*
 RUN mkdir -p /root-fs/usr/lib/linkerd /root-fs/bin /root-fs/tmp && chmod 1777 /root-fs/tmp && cd /root-fs/usr/lib/linkerd && \
     mv /out/weft-proxy linkerd2-proxy-identity && mv /out/weft-init linkerd2-proxy-init && \
     ln -s linkerd2-proxy-init linkerd2-network-validator && ln -s linkerd2-proxy-init linkerd-await && \
-    ln -s /usr/lib/linkerd/linkerd2-proxy-init /root-fs/bin/sleep
+    ln -s /usr/lib/linkerd/linkerd2-proxy-init /root-fs/bin/sleep && \
+    setcap cap_net_admin=p linkerd2-proxy-init
 
 FROM scratch
 COPY --from=build /root-fs/ /

@@ -69,6 +69,9 @@ const manifestType = "application/vnd.oci.image.manifest.v1+json"
 
 func put(t *tar.Writer, h tar.Header, data []byte) error {
 	h.Size, h.Format = int64(len(data)), tar.FormatUSTAR
+	if h.PAXRecords != nil {
+		h.Format = tar.FormatPAX
+	}
 	if err := t.WriteHeader(&h); err != nil {
 		return fmt.Errorf("writing %s: %w", h.Name, err)
 	}

@@ -34,6 +34,9 @@ type File struct {
 	Source string // a file on the machine; Data if empty
 	Data   []byte
 	Mode   int64 // 0 means 0755
+	// Capabilities are those that whoever runs the file may raise, as far as its
+	// container allows them; a mask of bits 0 to 31 as capability.h numbers them.
+	Capabilities uint32
 }
 
 // Write writes the archive to a file, whole or not at all.

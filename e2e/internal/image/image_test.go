@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -184,6 +185,38 @@ func TestProducts(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, "deploy", "images", p.dockerfile())); err != nil {
 			t.Errorf("image %s has no Dockerfile: %v", p.name, err)
 		}
+	}
+}
+
+// TestProxyInitMayRaiseNetAdmin: the kernel reads the attribute as
+// struct vfs_cap_data of linux/capability.h.
+func TestProxyInitMayRaiseNetAdmin(t *testing.T) {
+	static := t.TempDir()
+	for _, name := range []string{"weft-proxy", "weft-init"} {
+		if err := os.WriteFile(filepath.Join(static, name), []byte("binary"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := proxySpec(static).layer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for r := tar.NewReader(bytes.NewReader(raw)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, ok := h.PAXRecords["SCHILY.xattr.security.capability"]; ok {
+			got[h.Name] = hex.EncodeToString([]byte(v))
+		}
+	}
+	want := map[string]string{"usr/lib/linkerd/linkerd2-proxy-init": "0000000200100000" + strings.Repeat("00", 12)}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("files with capabilities (-want +got):\n%s", d)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"os"
@@ -57,7 +58,11 @@ func (s Spec) layer() ([]byte, error) {
 		if mode == 0 {
 			mode = 0o755
 		}
-		add(f.Path, entry{tar.Header{Typeflag: tar.TypeReg, Mode: mode}, data})
+		header := tar.Header{Typeflag: tar.TypeReg, Mode: mode}
+		if f.Capabilities != 0 {
+			header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": fileCapability(f.Capabilities)}
+		}
+		add(f.Path, entry{header, data})
 	}
 	for at, to := range s.Links {
 		add(at, entry{tar.Header{Typeflag: tar.TypeSymlink, Linkname: to, Mode: 0o777}, nil})
@@ -78,6 +83,15 @@ func (s Spec) layer() ([]byte, error) {
 		return nil, fmt.Errorf("ending the layer: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// fileCapability is the extended attribute security.capability, version 2
+// (struct vfs_cap_data of linux/capability.h), without the effective bit: with
+// it, a container that allows none of them couldn't even start the file.
+func fileCapability(permitted uint32) string {
+	value := binary.LittleEndian.AppendUint32(nil, 0x02000000)
+	value = binary.LittleEndian.AppendUint32(value, permitted)
+	return string(append(value, make([]byte, 12)...)) // inheritable, and bits 32 to 63 of both
 }
 
 type entry struct {
