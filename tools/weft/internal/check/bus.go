@@ -35,7 +35,7 @@ func (w *World) bus() engine.Category {
 			if err != nil {
 				return err
 			}
-			if ready, want := set.Status.ReadyReplicas, replicas(set); ready < want {
+			if ready, want := set.Status.ReadyReplicas, replicas(set); ready < max(want, 1) {
 				return &say.Problem{
 					What: fmt.Sprintf("StatefulSet %s/%s: status.readyReplicas is %d, spec.replicas is %d", w.Namespace, nats, ready, want),
 					Next: fmt.Sprintf("kubectl -n %s describe pod -l %s", w.Namespace, natsPods),

@@ -2,19 +2,15 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
 	"github.com/weftmesh/weft/tools/weft/internal/check/judge"
-	"github.com/weftmesh/weft/tools/weft/internal/diag/scrape"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 )
 
@@ -79,35 +75,6 @@ func (w *World) existence() engine.Category {
 // components are the pods that must be there, by their label
 // linkerd.io/control-plane-component.
 var components = []string{"destination", "identity", "proxy-injector", "policy", "watcher"}
-
-// reasons asks the pods that run but are not ready why they are not. Those that
-// do not answer have no reason.
-func (w *World) reasons(ctx context.Context, pods []corev1.Pod) map[string]string {
-	waiting := slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool { return !judge.Waiting(&p) })
-	answers := scrape.Each(ctx, waiting, func(ctx context.Context, p corev1.Pod) string {
-		ctx, cancel := context.WithTimeout(ctx, reasonTime)
-		defer cancel()
-		for _, t := range scrape.Admin(&p, scrape.NotProxy) {
-			t.Path = "/ready"
-			var refused *scrape.StatusError
-			if _, err := scrape.Get(ctx, w.door, t); errors.As(err, &refused) {
-				return strings.TrimPrefix(refused.Said, "not ready\n")
-			}
-		}
-		return ""
-	})
-	all := make(map[string]string)
-	for i, said := range answers {
-		if said != "" {
-			all[waiting[i].Name] = said
-		}
-	}
-	return all
-}
-
-// reasonTime bounds the question why a pod is not ready: the check itself has
-// its answer already.
-const reasonTime = 5 * time.Second
 
 // controlPods are the pods of the control plane's namespace.
 func (w *World) controlPods(ctx context.Context) ([]corev1.Pod, error) {

@@ -26,7 +26,9 @@ func Quorum(servers []Server, want int, ns string) error {
 			up[s.ID] = s.Pod
 		}
 	}
-	if need := want/2 + 1; len(up) < need {
+	if want < 1 {
+		f.add(named("StatefulSet", ns, "weft-nats"), "spec.replicas", fmt.Sprintf("is %d: there is no bus", want))
+	} else if need := want/2 + 1; len(up) < need {
 		f.add(named("StatefulSet", ns, "weft-nats"), "spec.replicas", fmt.Sprintf("is %d, but only %d answer and %d are needed", want, len(up), need))
 	}
 	for _, s := range servers {

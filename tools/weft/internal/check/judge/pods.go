@@ -86,7 +86,7 @@ func Waiting(p *corev1.Pod) bool {
 }
 
 // unready notes what is not ready about a pod; only names a single container.
-// said is what the pod's process says of it itself.
+// said is what the pod's process, or Kubernetes, says of it.
 func unready(f *faults, p *corev1.Pod, only, said string) {
 	pod := named("pod", p.Namespace, p.Name)
 	if p.Status.Phase != corev1.PodRunning {
@@ -97,7 +97,11 @@ func unready(f *faults, p *corev1.Pod, only, said string) {
 				break
 			}
 		}
-		f.add(pod, "status.phase", strings.TrimSpace(text))
+		text = strings.TrimSpace(text)
+		if said != "" {
+			text += "; " + strings.ReplaceAll(said, "\n", " ")
+		}
+		f.add(pod, "status.phase", text)
 		return
 	}
 	found := only == ""
@@ -120,8 +124,8 @@ func unready(f *faults, p *corev1.Pod, only, said string) {
 }
 
 // PodsReady judges whether all pods of the control plane's namespace are ready,
-// and whether each component that must be there is. said is, by pod, why it says
-// that it is not.
+// and whether each component that must be there is. said is, by pod, why
+// it is not.
 func PodsReady(pods []corev1.Pod, said map[string]string, ns string, components []string) error {
 	var f faults
 	have := make(map[string]bool)
