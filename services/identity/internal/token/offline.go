@@ -3,6 +3,7 @@ package token
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -97,7 +98,7 @@ func (f *Fallback) ask(ctx context.Context, token []byte, short bool) (string, e
 	defer cancel()
 	user, err := f.Kube.Review(try, token)
 	if err != nil && ctx.Err() == nil && try.Err() != nil {
-		return "", errors.Join(ErrUnreachable, err)
+		return "", fmt.Errorf("%w: no answer within %s", ErrUnreachable, tryFor)
 	}
 	return user, err
 }
