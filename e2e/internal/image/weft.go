@@ -38,25 +38,19 @@ const proxyDir = "/usr/lib/linkerd"
 // root, so that its file must let it have what its container allows.
 const netAdmin = 1 << 12
 
-// netAdmin is CAP_NET_ADMIN (linux/capability.h).
-const netAdmin = 1 << 12
-
 func proxySpec(static string) Spec {
-	proxy, initial, helper := proxyDir+"/linkerd2-proxy-identity", proxyDir+"/linkerd2-proxy-init", proxyDir+"/linkerd-await"
+	proxy, helper := proxyDir+"/linkerd2-proxy-identity", proxyDir+"/linkerd2-proxy-init"
 	return Spec{
 		Entrypoint: []string{proxy},
 		User:       nobody,
 		Files: []File{
 			{Path: proxy, Source: filepath.Join(static, "weft-proxy")},
-			// linkerd-init does not run as root, so that the file must give it
-			// what its container allows. A container that does not allow it can't
-			// even start such a file: the others are a copy without.
-			{Path: initial, Source: filepath.Join(static, "weft-init"), Capabilities: netAdmin},
 			{Path: helper, Source: filepath.Join(static, "weft-init"), Capabilities: netAdmin},
 		},
 		// The helper is what it is called by.
 		Links: map[string]string{
 			proxyDir + "/linkerd2-network-validator": path.Base(helper),
+			proxyDir + "/linkerd-await":              path.Base(helper),
 			"/bin/sleep":                             helper,
 		},
 	}
