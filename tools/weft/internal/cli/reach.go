@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	busSecret   = "weft-bus-cli" //nolint:gosec // the name of a Secret, not one
+	// busClient is the Secret with which the command gets onto the bus.
+	busClient   = "weft-bus-cli"
 	busSelector = "linkerd.io/control-plane-component=nats"
 	busPort     = 4222
 	// reachTime is how long a connection through the API server may take to stand.
@@ -42,11 +43,11 @@ func throughCluster(ctx context.Context, flags *kube.Flags, cfg ask.Config) (ask
 		return cfg, err
 	}
 	ns := client.Namespace()
-	secret, err := client.Get(ctx, kube.Secrets, ns, busSecret)
+	secret, err := client.Get(ctx, kube.Secrets, ns, busClient)
 	switch {
 	case apierrors.IsNotFound(err):
 		return cfg, &say.Problem{
-			What: "no mesh is to be found in namespace " + ns, Why: "Secret " + busSecret + ", with which the command gets onto the bus, does not exist there",
+			What: "no mesh is to be found in namespace " + ns, Why: "Secret " + busClient + ", with which the command gets onto the bus, does not exist there",
 			Next: "name another namespace with --linkerd-namespace, another cluster with --context, or a bus with -bus.servers", Err: err,
 		}
 	case err != nil:
@@ -86,7 +87,7 @@ func busTLS(secret *unstructured.Unstructured, ns string) (*tls.Config, error) {
 	}
 	if err != nil {
 		return nil, &say.Problem{
-			What: fmt.Sprintf("Secret %s/%s cannot be used", ns, busSecret), Why: err.Error(),
+			What: fmt.Sprintf("Secret %s/%s cannot be used", ns, busClient), Why: err.Error(),
 			Next: "it needs tls.crt, tls.key and ca.crt; `weft upgrade` makes it anew where the mesh makes its own certificates", Err: err,
 		}
 	}
@@ -117,7 +118,7 @@ func busCluster(ctx context.Context, client *kube.Client) string {
 
 // forward makes nats.go's connections lead to a pod.
 type forward struct {
-	ctx     context.Context //nolint:containedctx // nats.go's dialers get none
+	ctx     context.Context // nats.go gives its dialers none
 	client  *kube.Client
 	ns, pod string
 
@@ -146,6 +147,6 @@ func (f *forward) explain(err error) error {
 	return &say.Problem{
 		What: "the bus of the mesh in namespace " + f.ns + " does not answer",
 		Why:  fmt.Sprintf("pod %s lets us connect, but not in as a client", f.pod),
-		Next: fmt.Sprintf("see whether Secret %s has expired (weft check) and what the bus says: kubectl -n %s logs %s", busSecret, f.ns, f.pod), Err: err,
+		Next: fmt.Sprintf("see whether Secret %s has expired (weft check) and what the bus says: kubectl -n %s logs %s", busClient, f.ns, f.pod), Err: err,
 	}
 }

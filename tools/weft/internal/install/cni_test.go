@@ -62,7 +62,7 @@ func TestInstallCNI(t *testing.T) {
 		t.Error("the namespace is missing")
 	}
 	pods, _ := at(daemons, "spec.template.spec.containers")
-	if image := pods.([]any)[0].(Tree)["image"]; image != "reg.example/cni-plugin:v9" { //nolint:forcetypeassert // a wrong type fails the test
+	if image := pods.([]any)[0].(Tree)["image"]; image != "reg.example/cni-plugin:v9" {
 		t.Errorf("the image is %v", image)
 	}
 }

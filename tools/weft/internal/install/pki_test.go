@@ -63,7 +63,7 @@ func (a *authority) keyPEM(t *testing.T) string {
 func encoded(plain Tree) Tree {
 	out := Tree{}
 	for key, value := range plain {
-		out[key] = base64.StdEncoding.EncodeToString([]byte(value.(string))) //nolint:forcetypeassert // ours
+		out[key] = base64.StdEncoding.EncodeToString([]byte(value.(string)))
 	}
 	return out
 }

@@ -105,7 +105,7 @@ func fetch(ctx context.Context, from string) ([]Document, error) {
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
-	defer res.Body.Close() //nolint:errcheck // it was only read
+	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return nil, unreadable(name, fmt.Errorf("the server answered %s", res.Status))
 	}

@@ -141,7 +141,7 @@ func Ports(s string) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			if to.(int64) < from.(int64) { //nolint:forcetypeassert // Port gives nothing else
+			if to.(int64) < from.(int64) {
 				return nil, fmt.Errorf("the range %q ends before it begins", item)
 			}
 		}

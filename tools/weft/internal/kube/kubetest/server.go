@@ -56,7 +56,7 @@ func Start(t *testing.T, objects string) *Server {
 		}
 		s.Serve(gv, name, namespaced)
 	}
-	for _, text := range strings.Split(objects, "\n---\n") {
+	for text := range strings.SplitSeq(objects, "\n---\n") {
 		var obj unstructured.Unstructured
 		if strings.TrimSpace(text) == "" {
 			continue
