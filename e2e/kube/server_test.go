@@ -291,3 +291,21 @@ func (s *server) streams(t *testing.T) bool {
 	}
 	return bytes.Contains(answer, []byte(`"k8s.io/initial-events-end":"true"`))
 }
+
+// watches counts the watches that go on now, by resource.
+func (s *server) watches(t *testing.T) map[string]int {
+	t.Helper()
+	page, err := s.do(http.MethodGet, "/metrics", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^apiserver_longrunning_requests\{.*resource="([^"]+)".*verb="WATCH".*\} (\S+)$`).FindAllStringSubmatch(string(page), -1) {
+		n, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[m[1]] += int(n)
+	}
+	return out
+}

@@ -10,6 +10,12 @@ import (
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
+// watched are the resources that a watcher reads.
+var watched = map[string]bool{
+	"namespaces": true, "nodes": true, "pods": true, "services": true, "replicasets": true, "jobs": true, "endpointslices": true,
+	"servers": true, "authorizationpolicies": true, "meshtlsauthentications": true, "networkauthentications": true, "externalworkloads": true,
+}
+
 // TestEveryKind: objects of each kind that are there, change and go.
 func TestEveryKind(t *testing.T) {
 	s := open(t)
@@ -52,7 +58,7 @@ func TestEveryKind(t *testing.T) {
 		"meshTLS": object{"identity": "spiffe://root/vm", "serverName": "vm.example"}, "workloadIPs": []any{object{"ip": "10.2.0.1"}},
 	}}))
 
-	lists := s.requests(t, `resource="pods"`, `verb="LIST"`)
+	lists, watches := s.requests(t, `resource="pods"`, `verb="LIST"`), s.watches(t)
 	m := s.mesh(t)
 	w := m.watcher()
 	want := map[busv1.Table]string{
@@ -93,6 +99,17 @@ func TestEveryKind(t *testing.T) {
 		t.Errorf("%d lists of pods, want none: the server can stream them", n)
 	} else {
 		t.Logf("the server streams first lists: %t; lists of pods: %d", streams, n)
+	}
+	// One watch a kind (complaint A26).
+	for resource, n := range s.watches(t) {
+		n -= watches[resource]
+		want := 0
+		if watched[resource] {
+			want = 1
+		}
+		if n != want {
+			t.Errorf("%d watches of %s more than before the watcher came, want %d", n, resource, want)
+		}
 	}
 	if got := metric(t, w, `weft_watcher_watch_errors_total{kind="Pod"}`); got != 0 {
 		t.Errorf("%v watch errors for pods, want 0", got)

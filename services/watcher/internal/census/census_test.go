@@ -138,6 +138,38 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestOlderThanTheAnnotation: the API server's word for when it was written.
+func TestOlderThanTheAnnotation(t *testing.T) {
+	entry := func(age time.Duration, fields string) metav1.ManagedFieldsEntry {
+		at := metav1.NewTime(now.Add(-age))
+		return metav1.ManagedFieldsEntry{Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	const ours = `{"f:metadata":{"f:annotations":{".":{},"f:linkerd.io/inject":{}}}}`
+	for name, c := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   Reason
+	}{
+		"nothing known":      {nil, NotInjected},
+		"no time (A17)":      {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(ours)}}, NotInjected},
+		"no fields":          {[]metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}}}, NotInjected},
+		"written before":     {[]metav1.ManagedFieldsEntry{entry(time.Hour, ours)}, NotInjected},
+		"written after":      {[]metav1.ManagedFieldsEntry{entry(time.Second, ours)}, Older},
+		"another annotation": {[]metav1.ManagedFieldsEntry{entry(time.Second, `{"f:metadata":{"f:annotations":{"f:linkerd.io/inject-x":{}}}}`)}, NotInjected},
+		"two writers":        {[]metav1.ManagedFieldsEntry{entry(time.Hour, ours), entry(time.Second, ours)}, Older},
+	} {
+		ns := namespace("grove", "inject=enabled")
+		ns.ManagedFields = c.fields
+		if at := Annotated(ns); at == nil {
+			ns.ManagedFields = nil
+		} else {
+			ns.ManagedFields = []metav1.ManagedFieldsEntry{{Time: at}}
+		}
+		if got := Judge(ns, pod(t, "p", "")); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: %v, want %s", name, got, c.want)
+		}
+	}
+}
+
 // cluster looks objects up; ReplicaSet web-1 belongs to Deployment web.
 func cluster(namespaceWords string) shape.Lookup {
 	return func(id shape.ID) metav1.Object {

@@ -5,7 +5,9 @@
 package census
 
 import (
+	"bytes"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,15 +29,16 @@ const (
 	NamespaceExempt  Reason = "namespace_exempt"
 	// NotAnswered: the pod itself asks for a proxy, and nothing forbids it.
 	NotAnswered Reason = "webhook_not_answered"
-	// NotInjected: its namespace asks, which it may not have done when the pod
-	// was created.
+	// Older: its namespace asks, and was changed so after the pod was created.
+	Older Reason = "created_before_annotation"
+	// NotInjected: its namespace asks, and nothing forbids it.
 	NotInjected Reason = "not_injected"
 )
 
 // Reasons lists every reason.
 var Reasons = []Reason{
 	HostNetwork, SidecarExists, InvalidNamespace, InvalidPod,
-	WebhooksDisabled, NamespaceExempt, NotAnswered, NotInjected,
+	WebhooksDisabled, NamespaceExempt, NotAnswered, Older, NotInjected,
 }
 
 // text is for people; where Linkerd's injector has words for it, it is theirs.
@@ -47,7 +50,8 @@ var text = map[Reason]string{
 	WebhooksDisabled: `the namespace has the label "config.linkerd.io/admission-webhooks: disabled"`,
 	NamespaceExempt:  "the injector is not asked about pods of this namespace",
 	NotAnswered:      "the injector was not asked or did not answer when the pod was created; see that it runs, then restart the workload",
-	NotInjected:      "the pod is older than the namespace's annotation, or the injector did not answer; restart the workload",
+	Older:            "the pod is older than the namespace's annotation; restart the workload",
+	NotInjected:      "the injector was not asked or did not answer when the pod was created; see that it runs, then restart the workload",
 }
 
 // Labels and annotations that the injector's webhook goes by.
@@ -60,6 +64,36 @@ const (
 
 // NamespaceLabel tells whether a namespace's label is read here.
 func NamespaceLabel(key string) bool { return key == labelWebhooks }
+
+// Annotated says when a namespace's annotation was written, as far as the API
+// server knows: when whoever owns it last wrote any of what he owns. Nil where
+// nobody says; times are optional.
+func Annotated(namespace *corev1.Namespace) *metav1.Time {
+	var at *metav1.Time
+	for i := range namespace.ManagedFields {
+		f := &namespace.ManagedFields[i]
+		if f.Time == nil || f.FieldsV1 == nil || !bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+inject+`"`)) {
+			continue
+		}
+		if at == nil || at.Before(f.Time) {
+			at = f.Time
+		}
+	}
+	return at
+}
+
+// annotatedAt reads what trimming keeps of Annotated.
+func annotatedAt(namespace metav1.Object) time.Time {
+	if namespace == nil {
+		return time.Time{}
+	}
+	for _, f := range namespace.GetManagedFields() {
+		if f.Time != nil {
+			return f.Time.Time
+		}
+	}
+	return time.Time{}
+}
 
 // SidecarImage tells whether an image is a mesh's proxy or its init program.
 func SidecarImage(image string) bool {
@@ -110,6 +144,8 @@ func Judge(namespace metav1.Object, pod *corev1.Pod) []Reason {
 	case len(why) > 0:
 	case at == byPod:
 		why = append(why, NotAnswered)
+	case pod.CreationTimestamp.Time.Before(annotatedAt(namespace)):
+		why = append(why, Older)
 	default:
 		why = append(why, NotInjected)
 	}

@@ -19,7 +19,11 @@ func trim(kind shape.Kind) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		switch o := obj.(type) {
 		case *corev1.Namespace:
-			return &corev1.Namespace{ObjectMeta: trimMeta(&o.ObjectMeta, census.NamespaceLabel, shape.MeshAnnotation)}, nil
+			out := &corev1.Namespace{ObjectMeta: trimMeta(&o.ObjectMeta, census.NamespaceLabel, shape.MeshAnnotation)}
+			if at := census.Annotated(o); at != nil {
+				out.ManagedFields = []metav1.ManagedFieldsEntry{{Time: at, FieldsV1: annotated}}
+			}
+			return out, nil
 		case *corev1.Pod:
 			return trimPod(o), nil
 		case *corev1.Service:
@@ -34,6 +38,10 @@ func trim(kind shape.Kind) cache.TransformFunc {
 		return obj, nil
 	}
 }
+
+// annotated is all that is kept of a namespace's managed fields, beside their
+// time; trimmed once more, it stays.
+var annotated = metav1.NewFieldsV1(`{"f:linkerd.io/inject":{}}`)
 
 func zoneLabel(key string) bool { return key == corev1.LabelTopologyZone }
 

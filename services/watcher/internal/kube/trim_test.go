@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/watcher/internal/census"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
@@ -102,5 +103,48 @@ func TestTrimLeavesTombstones(t *testing.T) {
 	h.OnDelete(gone)
 	if named != "Pod a/b" {
 		t.Errorf("named %q, want Pod a/b", named)
+	}
+}
+
+// TestTrimKeepsWhatTheCensusReads: of the trimmed namespace and pod the same is
+// said, trimmed twice or never.
+func TestTrimKeepsWhatTheCensusReads(t *testing.T) {
+	created := metav1.NewTime(time.Unix(1000, 0))
+	later := metav1.NewTime(time.Unix(2000, 0))
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "grove", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"linkerd.io/inject": "enabled"},
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "x", Time: &created},
+			{Manager: "kubectl", Time: &later, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:linkerd.io/inject":{}}}}`)},
+		},
+	}}
+	off := ns.DeepCopy()
+	off.Labels["config.linkerd.io/admission-webhooks"] = "disabled"
+	plain := &corev1.Pod{ObjectMeta: meta("p"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "app:1"}}}}
+	plain.CreationTimestamp = created
+	other := plain.DeepCopy()
+	other.Spec.Containers[0].Image = "gcr.io/istio-release/proxyv2:1"
+	host := plain.DeepCopy()
+	host.Spec.HostNetwork = true
+	twice := func(kind shape.Kind, obj any) any {
+		for range 2 {
+			next, err := trim(kind)(obj)
+			must(t, err)
+			obj = next
+		}
+		return obj
+	}
+	for _, c := range []struct {
+		ns   *corev1.Namespace
+		pod  *corev1.Pod
+		want census.Reason
+	}{{ns, plain, census.Older}, {ns, other, census.SidecarExists}, {ns, host, census.HostNetwork}, {off, plain, census.WebhooksDisabled}} {
+		trimmed, pod := twice(shape.Namespace, c.ns).(*corev1.Namespace), twice(shape.Pod, c.pod).(*corev1.Pod)
+		if got := census.Judge(trimmed, pod); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%v of the trimmed, want %s", got, c.want)
+		}
+		if len(trimmed.Labels) > 1 || len(trimmed.ManagedFields) > 1 || trimmed.ManagedFields[0].Manager != "" {
+			t.Errorf("trimmed namespace %+v", trimmed)
+		}
 	}
 }
