@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -115,9 +116,7 @@ func startWebhook(t *testing.T, overrides map[string]any, common []string) *webh
 	t.Helper()
 	dir := t.TempDir()
 	settings := map[string]any{"linkerdVersion": meshVersion}
-	for key, value := range overrides {
-		settings[key] = value
-	}
+	maps.Copy(settings, overrides)
 	body, err := json.Marshal(settings) // which is YAML, too
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -105,9 +106,7 @@ func (m *mesh) hook(name string, overrides map[string]any) *hook {
 		m.t.Fatal(err)
 	}
 	settings := object{"linkerdVersion": meshVersion}
-	for key, value := range overrides {
-		settings[key] = value
-	}
+	maps.Copy(settings, overrides)
 	values, err := json.Marshal(settings) // which is YAML, too
 	if err != nil {
 		m.t.Fatal(err)

@@ -2,6 +2,7 @@ package caseset
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 )
 
@@ -33,10 +34,7 @@ func sayInjected(got Admitted) map[string]any {
 
 // sayContainer flattens what a case says in fewer words than Kubernetes.
 func sayContainer(c map[string]any) map[string]any {
-	out := map[string]any{}
-	for key, value := range c {
-		out[key] = value
-	}
+	out := maps.Clone(c)
 	env, ports, mounts := map[string]any{}, map[string]any{}, []any{}
 	for _, e := range list(c["env"]) {
 		env[fmt.Sprint(e["name"])] = e["value"]
@@ -56,10 +54,7 @@ func sayContainer(c map[string]any) map[string]any {
 		if probe == nil {
 			continue
 		}
-		flat := map[string]any{}
-		for key, value := range probe {
-			flat[key] = value
-		}
+		flat := maps.Clone(probe)
 		flat["path"], flat["port"] = at(probe, "httpGet", "path"), at(probe, "httpGet", "port")
 		out[name] = flat
 	}
