@@ -17,7 +17,8 @@ KUBELDFLAGS := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/
 
 # Packages of the binaries; each is called like its directory.
 MAINS := ./services/watcher ./services/destination ./services/policy ./services/identity ./services/injector \
-	./services/mirror ./services/heartbeat ./proxy/cmd/weft-proxy ./tools/weft ./tools/weft/cmd/weft-demo-app
+	./services/mirror ./services/heartbeat ./proxy/cmd/weft-proxy ./proxy/cmd/weft-init ./proxy/cmd/weft-cni \
+	./tools/weft ./tools/weft/cmd/weft-demo-app
 
 help:         ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
