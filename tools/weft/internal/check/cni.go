@@ -26,22 +26,26 @@ func (w *World) cniPlugin() engine.Category {
 		}}
 	}
 	return engine.Category{Name: "linkerd-cni-plugin", Checks: []engine.Check{
-		exist("ConfigMap", "cni-plugin-cm-exists", thing{kube.ConfigMaps, "ConfigMap", ns, "linkerd-cni-config"}),
-		exist("ClusterRole", "cni-plugin-cr-exists", thing{kube.ClusterRoles, "ClusterRole", "", "linkerd-cni"}),
-		exist("ClusterRoleBinding", "cni-plugin-crb-exists", thing{kube.ClusterRoleBindings, "ClusterRoleBinding", "", "linkerd-cni"}),
-		exist("ServiceAccount", "cni-plugin-sa-exists", thing{kube.ServiceAccounts, "ServiceAccount", ns, "linkerd-cni"}),
-		exist("DaemonSet", "cni-plugin-ds-exists", thing{kube.DaemonSets, "DaemonSet", ns, cniDaemonSet}),
+		exist("ConfigMap", "cni-plugin-cm-exists", thing{kube.ConfigMaps, "ConfigMap", ns, cniConfig}),
+		exist("ClusterRole", "cni-plugin-cr-exists", thing{kube.ClusterRoles, "ClusterRole", "", cniName}),
+		exist("ClusterRoleBinding", "cni-plugin-crb-exists", thing{kube.ClusterRoleBindings, "ClusterRoleBinding", "", cniName}),
+		exist("ServiceAccount", "cni-plugin-sa-exists", thing{kube.ServiceAccounts, "ServiceAccount", ns, cniName}),
+		exist("DaemonSet", "cni-plugin-ds-exists", thing{kube.DaemonSets, "DaemonSet", ns, cniName}),
 		{Name: "cni plugin pod is running on all nodes", Anchor: "cni-plugin-ready", Fatal: true, Retry: true, Run: w.cniReady},
 	}}
 }
 
-const cniDaemonSet = "linkerd-cni"
+// Names of the CNI plugin's objects.
+const (
+	cniName   = "linkerd-cni"
+	cniConfig = "linkerd-cni-config"
+)
 
 func (w *World) cniReady(ctx context.Context) error {
 	if err := unless(w.usesCNI(), "no CNI plugin"); err != nil {
 		return err
 	}
-	set, err := get[appsv1.DaemonSet](ctx, w.door, kube.DaemonSets, w.CNINamespace, cniDaemonSet)
+	set, err := get[appsv1.DaemonSet](ctx, w.door, kube.DaemonSets, w.CNINamespace, cniName)
 	if err != nil {
 		return err
 	}

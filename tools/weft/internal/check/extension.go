@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,7 +107,7 @@ func (e Extensions) programs() map[string]string {
 // always lists the extensions that are checked on any cluster.
 func (e Extensions) always(ctx context.Context, programs map[string]string) []string {
 	var names []string
-	for _, program := range sortedKeys(programs) {
+	for _, program := range slices.Sorted(maps.Keys(programs)) {
 		ctx, cancel := context.WithTimeout(ctx, metadataTime)
 		out, err := e.Exec(ctx, programs[program], "_extension-metadata")
 		cancel()
@@ -156,15 +157,6 @@ func (e Extensions) ask(ctx context.Context, name, program string, args []string
 			all = append(all, r)
 		}
 	}
-	return all
-}
-
-func sortedKeys(m map[string]string) []string {
-	var all []string
-	for k := range m {
-		all = append(all, k)
-	}
-	slices.Sort(all)
 	return all
 }
 

@@ -59,6 +59,17 @@ func TestChartsMakeWhatIsLookedFor(t *testing.T) {
 			}
 		}
 	}
+	plugin, err := charts.Render(charts.CNI, nil, charts.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, name := range map[string]string{
+		"ConfigMap": cniConfig, "ClusterRole": cniName, "ClusterRoleBinding": cniName, "ServiceAccount": cniName, "DaemonSet": cniName,
+	} {
+		if !slices.ContainsFunc(plugin, func(m charts.Manifest) bool { return m.Kind == kind && m.Name == name }) {
+			t.Errorf("the CNI plugin's chart makes no %s %s", kind, name)
+		}
+	}
 	// Where a chart makes a validator, its checks are no longer to be skipped.
 	for _, h := range hooks {
 		if h.gvr == kube.ValidatingWebhooks && has("ValidatingWebhookConfiguration", h.config) != has("Secret", h.secret) {

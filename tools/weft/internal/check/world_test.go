@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -103,7 +104,7 @@ func (c *cluster) Raw(_ context.Context, path string) ([]byte, error) {
 func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, error) {
 	near, far := net.Pipe()
 	at := fmt.Sprintf("%s:%d", pod, port)
-	if !slices.ContainsFunc(slices.Collect(keys(c.pages)), func(k string) bool { return strings.HasPrefix(k, at+"/") }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(c.pages)), func(k string) bool { return strings.HasPrefix(k, at+"/") }) {
 		return nil, fmt.Errorf("forwarding to port %d of pod %s: nothing listens there", port, pod)
 	}
 	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -119,16 +120,6 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 	})}
 	go func() { _ = srv.Serve(&single{conn: far}) }()
 	return near, nil
-}
-
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // single is a listener with one connection.

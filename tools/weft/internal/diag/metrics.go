@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -189,13 +190,8 @@ func hide(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the metrics: %w", err)
 	}
-	names := make([]string, 0, len(families))
-	for name := range families {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var out bytes.Buffer
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(families)) {
 		for _, m := range families[name].GetMetric() {
 			hideLabels(m.GetLabel())
 		}
