@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weftmesh/weft/services/identity/internal/events"
@@ -66,7 +67,7 @@ func reviewer(ctx context.Context, s *run.Service, cfg config) (source, error) {
 		}
 		return source{tokens: local}, nil
 	}
-	client, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	client, err := kubeClient(cfg.Kubeconfig)
 	if err != nil {
 		return source{}, fmt.Errorf("configuring the Kubernetes client: %w", err)
 	}
@@ -96,6 +97,14 @@ func reviewer(ctx context.Context, s *run.Service, cfg config) (source, error) {
 		from.tokens = token.NewFallback(kube, from.keys, s.Metrics())
 	}
 	return from, nil
+}
+
+// kubeClient reads a kubeconfig, or finds the pod's own account.
+func kubeClient(path string) (*rest.Config, error) {
+	if path == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", path)
 }
 
 // mayReview asks whether this account may check tokens. Only a clear no is an

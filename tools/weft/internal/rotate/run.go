@@ -165,7 +165,7 @@ func (o *options) await(ctx context.Context, to writer, f *Facts, step Step, res
 	defer tick.Stop()
 	for {
 		if o.restart {
-			if err := restartAll(ctx, to, step, restarted, out); err != nil {
+			if err := restartAll(ctx, to, f.Namespace, step, restarted, out); err != nil {
 				return nil, err
 			}
 		}
@@ -189,9 +189,15 @@ func (o *options) await(ctx context.Context, to writer, f *Facts, step Step, res
 }
 
 // restartAll restarts the owner of each pod of a step: once, and again if a pod
-// that came after that is no better, since the injector did not know yet.
-func restartAll(ctx context.Context, to writer, step Step, done map[string]time.Time, out io.Writer) error {
-	for _, p := range step.Pods {
+// that came after that is no better, since the injector did not know yet. The
+// control plane comes first, and the others when it is through: a pod that is
+// made while no injector is there would come up without a proxy.
+func restartAll(ctx context.Context, to writer, mesh string, step Step, done map[string]time.Time, out io.Writer) error {
+	pods := step.Pods
+	if slices.ContainsFunc(pods, func(p Waiting) bool { return p.Namespace == mesh && p.Owner != "" }) {
+		pods = slices.DeleteFunc(slices.Clone(pods), func(p Waiting) bool { return p.Namespace != mesh })
+	}
+	for _, p := range pods {
 		key := fmt.Sprintf("%d %s %s", step.Act, p.Namespace, p.Owner)
 		last, was := done[key]
 		if p.Owner == "" || was && (!p.Started.After(last) || time.Since(last) < settle) {
@@ -338,7 +344,7 @@ func (o *options) follow(ctx context.Context, to writer, f *Facts, issuer *pki.A
 			return nil
 		}
 		if o.restart && now.Now.After(restartAt) {
-			if err := restartAll(ctx, to, step, restarted, out); err != nil {
+			if err := restartAll(ctx, to, f.Namespace, step, restarted, out); err != nil {
 				return err
 			}
 		}

@@ -81,6 +81,9 @@ func TestRotateTrustAnchor(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
 		finished(t, w, old)
+		if want := "linkerd linkerd shop shop"; strings.Join(w.order, " ") != want+" "+want {
+			t.Errorf("restarted in the order %v, want the control plane first, twice", w.order)
+		}
 		if strings.Contains(out.String(), "PRIVATE KEY") {
 			t.Error("a key was printed")
 		}

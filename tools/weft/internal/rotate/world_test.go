@@ -44,6 +44,7 @@ type world struct {
 	writes  int
 	handed  int // checks of pairs
 	broken  bool
+	order   []string // namespaces of restarts
 }
 
 type late struct {
@@ -321,6 +322,7 @@ func (w *world) Patch(_ context.Context, _ schema.GroupVersionResource, ns, name
 			w.restart(p)
 		}
 	}
+	w.order = append(w.order, ns)
 	w.check()
 	return nil, nil
 }
