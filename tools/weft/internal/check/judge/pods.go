@@ -157,13 +157,7 @@ func ReplicasReady(deployments []appsv1.Deployment, ns string, wanted []string) 
 			want = *d.Spec.Replicas
 		}
 		if ready := d.Status.ReadyReplicas; ready < want {
-			text := fmt.Sprintf("is %d, spec.replicas is %d", ready, want)
-			for _, c := range d.Status.Conditions {
-				if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-					text += ": " + c.Message
-				}
-			}
-			f.add(named("Deployment", d.Namespace, d.Name), "status.readyReplicas", text)
+			f.add(named("Deployment", d.Namespace, d.Name), "status.readyReplicas", fmt.Sprintf("is %d, spec.replicas is %d%s", ready, want, failure(d)))
 		}
 	}
 	for _, name := range wanted {
@@ -172,6 +166,16 @@ func ReplicasReady(deployments []appsv1.Deployment, ns string, wanted []string) 
 		}
 	}
 	return f.err(fmt.Sprintf("kubectl -n %s get deployments,replicasets; kubectl -n %s describe deployment NAME", ns, ns))
+}
+
+// failure says why a Deployment's pods could not even be made, as for a quota.
+func failure(d *appsv1.Deployment) string {
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return ": " + c.Message
+		}
+	}
+	return ""
 }
 
 // Schedulable judges whether a node was found for every pod.
