@@ -35,6 +35,7 @@ func up(ctx context.Context, o cluster.Options, args []string, w io.Writer) erro
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	flags.StringVar(&o.Name, "name", o.Name, "the cluster's name (default c1)")
 	flags.IntVar(&o.Nodes, "nodes", 1, "how many nodes it shall have")
+	flags.BoolVar(&o.IPv6, "ipv6", false, "give a new cluster addresses of both families")
 	light := flags.Bool("light", false, "run an API server alone until Ctrl-C")
 	flags.BoolVar(&o.Controllers, "controllers", false, "with -light: also run the controllers")
 	if err := flags.Parse(args); err != nil {

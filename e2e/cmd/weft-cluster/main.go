@@ -19,7 +19,7 @@ import (
 
 const usage = `usage: weft-cluster [-dir DIR] [-kube DIR] [-name c1] COMMAND
 
-  up [-nodes N]           start a cluster, or the nodes that it lacks
+  up [-nodes N] [-ipv6]   start a cluster, or the nodes that it lacks
   up -light [-controllers]
                           run an API server alone, as any user, until Ctrl-C
   down [-all]             end the cluster, or all that are in -dir

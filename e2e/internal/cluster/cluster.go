@@ -81,7 +81,7 @@ func open(ctx context.Context, o Options) (*Cluster, error) {
 	if c.sw, err = node.OpenSwitch(ctx, c.program, o.Dir); err != nil {
 		return nil, err
 	}
-	return c, c.join()
+	return c, c.join(ctx)
 }
 
 // Attach finds a cluster that runs, which another program may have started.
@@ -104,12 +104,17 @@ func Attach(ctx context.Context, o Options) (*Cluster, error) {
 func (c *Cluster) dir() string { return filepath.Join(c.opts.Dir, c.opts.Name) }
 
 // join finds the cluster's addresses, keys and nodes, or makes the first two.
-func (c *Cluster) join() error {
-	n, err := number(c.opts.Dir, c.opts.Name)
+func (c *Cluster) join(ctx context.Context) error {
+	r, err := enroll(c.opts.Dir, c.opts.Name, c.opts.IPv6)
 	if err != nil {
 		return err
 	}
-	c.place = place{c.opts.Name, n, c.sw.Range}
+	c.place = place{c.opts.Name, r.Number, c.sw.Range, r.IPv6}
+	if r.IPv6 {
+		if err := c.sw.Enable6(ctx); err != nil {
+			return err
+		}
+	}
 	a, err := c.authorities()
 	if err != nil {
 		return err

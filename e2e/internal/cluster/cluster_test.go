@@ -118,12 +118,12 @@ func (r *rig) addNode(t *testing.T) {
 }
 
 // addCluster: the pods of both are in one flat network, and each cluster reaches
-// the other's node ports.
+// the other's node ports. The second one has IPv6 as well.
 func (r *rig) addCluster(t *testing.T) {
 	t.Helper()
 	pod := r.kubectl(t, "", "get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].status.podIP}")
 	o := r.opts
-	o.Name, o.Nodes = "c2", 1
+	o.Name, o.Nodes, o.IPv6 = "c2", 1, true
 	began := time.Now()
 	second := up(t, o)
 	t.Logf("a second cluster took %.1f s", time.Since(began).Seconds())
@@ -133,6 +133,12 @@ func (r *rig) addCluster(t *testing.T) {
 	log := second.runPod(t, "client", "n1", "get", "http://"+pod+":8080/", "http://"+r.NodeAddress().String()+":30080/")
 	if got := strings.Count(log, "web-"); got != 2 {
 		t.Errorf("%d answers of the first cluster's web, want 2:\n%s", got, log)
+	}
+	second.serveWeb(t)
+	six := second.kubectl(t, "", "get", "service", "web", "-o", "jsonpath={.spec.clusterIPs[1]}")
+	log = second.runPod(t, "client6", "n1", "get", "http://["+six+"]/")
+	if !strings.Contains(log, "answers [fd") {
+		t.Errorf("web was not asked by IPv6:\n%s", log)
 	}
 	if err := second.Down(t.Context()); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ type values struct {
 	PKI            string
 	DNS            string
 	AllPods, Pods  string
+	Pods6          string // empty without IPv6
 	Pause, CoreDNS string
 	Socket         string
 	KubeConfigs    string
@@ -32,8 +33,9 @@ func (p place) values(number int) values {
 		Node:        nodeName(number),
 		PKI:         pkiDir,
 		DNS:         p.network.Service(p.number, 10).String(),
-		AllPods:     p.network.AllPods(p.number).String(),
+		AllPods:     p.allPods(),
 		Pods:        p.network.Pods(p.number, number).String(),
+		Pods6:       p.pods6(number),
 		Pause:       pauseImage,
 		CoreDNS:     coreDNSImage,
 		Socket:      containerdSocket,

@@ -107,7 +107,7 @@ func (c *Control) start(ctx context.Context, kube string, o Options) error {
 	if err := c.startEtcd("http://"+loopback(etcd), "http://"+loopback(peer)); err != nil {
 		return err
 	}
-	args := append(apiArgs(keys, "http://"+loopback(etcd), lightServices),
+	args := append(apiArgs(keys, "http://"+loopback(etcd), lightServices.String()),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		"--secure-port="+fmt.Sprint(server),
 		"--endpoint-reconciler-type=none", // loopback is no endpoint

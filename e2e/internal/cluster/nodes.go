@@ -2,12 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/weftmesh/weft/e2e/internal/node"
 	"github.com/weftmesh/weft/e2e/internal/pki"
-	"github.com/weftmesh/weft/services/kit/say"
 )
 
 // launch starts the node of the number, whose components do not run yet.
@@ -87,6 +88,9 @@ func (c *Cluster) config(number int, dir string) (node.Config, error) {
 		Services:   p.network.Services(p.number),
 		Links:      links,
 		Components: workerParts(p, number, containerd),
+	}
+	if p.six {
+		conf.Address6, conf.Services6 = p.network.Node6(p.number, number), p.network.Services6(p.number)
 	}
 	if number == 1 {
 		etcd, err := lookPath("etcd")
@@ -196,10 +200,11 @@ func (c *Cluster) loadOwn(ctx context.Context, n *node.Node) error {
 // route makes the new node's pods known to the machine and to every other node
 // of every cluster in the state directory, and theirs to it: one flat network.
 func (c *Cluster) route(ctx context.Context, n *node.Node, number int) error {
-	p := c.place
-	pods, at := p.network.Pods(p.number, number), n.Address.Addr()
-	if err := c.sw.Route(ctx, pods, at); err != nil {
-		return err
+	own := ways(c.place, n, number)
+	for _, w := range own {
+		if err := c.sw.Route(ctx, w.to, w.via); err != nil {
+			return err
+		}
 	}
 	all, err := records(c.opts.Dir)
 	if err != nil {
@@ -215,10 +220,8 @@ func (c *Cluster) route(ctx context.Context, n *node.Node, number int) error {
 			if _, err := fmt.Sscanf(other.Host, "n%d", &m); err != nil || other.Address == n.Address {
 				continue
 			}
-			if err := other.Route(ctx, pods, at); err != nil {
-				return err
-			}
-			if err := n.Route(ctx, p.network.Pods(r.Number, m), other.Address.Addr()); err != nil {
+			theirs := ways(place{name, r.Number, c.sw.Range, r.IPv6}, other, m)
+			if err := errors.Join(tell(ctx, other, own), tell(ctx, n, theirs)); err != nil {
 				return err
 			}
 		}
@@ -226,24 +229,29 @@ func (c *Cluster) route(ctx context.Context, n *node.Node, number int) error {
 	return nil
 }
 
-// explain says which components don't stay, and where to look further.
-func (c *Cluster) explain(ctx context.Context, err error) error {
-	why := err.Error()
-	for _, n := range c.nodes {
-		states, serr := n.States(context.WithoutCancel(ctx))
-		if serr != nil {
+// way is a route to a node's pods.
+type way struct {
+	to  netip.Prefix
+	via netip.Addr
+}
+
+func ways(p place, n *node.Node, number int) []way {
+	out := []way{{p.network.Pods(p.number, number), n.Address.Addr()}}
+	if n.Address6.IsValid() {
+		out = append(out, way{p.network.Pods6(p.number, number), n.Address6.Addr()})
+	}
+	return out
+}
+
+// tell leaves out what the node has no address for.
+func tell(ctx context.Context, n *node.Node, all []way) error {
+	for _, w := range all {
+		if w.via.Is6() && !n.Address6.IsValid() {
 			continue
 		}
-		for _, part := range n.Components {
-			if s := states[part.Name]; s.Restarts > 0 {
-				why += fmt.Sprintf("; %s of node %s ended %d times by itself", part.Name, n.Host, s.Restarts)
-			}
+		if err := n.Route(ctx, w.to, w.via); err != nil {
+			return err
 		}
 	}
-	return &say.Problem{
-		What: "cluster " + c.opts.Name + " did not start",
-		Why:  why,
-		Next: "read the logs in " + filepath.Join(c.dir(), "n*", "log") + ", then remove it with weft-cluster down",
-		Err:  err,
-	}
+	return nil
 }

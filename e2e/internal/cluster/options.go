@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +27,9 @@ type Options struct {
 	Name string
 	// Nodes is how many the cluster shall have; 0 means 1.
 	Nodes int
+	// IPv6 gives a new cluster addresses of both families, IPv4 first. A pod then
+	// takes a second longer to start, until the kernel trusts its address.
+	IPv6 bool
 	// Controllers runs kube-controller-manager beside the API server of Light,
 	// which makes service accounts, garbage collection and quotas work.
 	Controllers bool
@@ -226,16 +228,3 @@ func programPath(ctx context.Context, dir string) (string, error) {
 
 // Program is the command that a node's processes are started from.
 const Program = "weft-cluster"
-
-// place is what the rest of the package has to know of a cluster's addresses.
-type place struct {
-	name    string
-	number  int // from 1 on, in its range
-	network node.Range
-}
-
-func (p place) server() string {
-	return "https://" + netip.AddrPortFrom(p.network.Node(p.number, 1), apiPort).String()
-}
-
-const apiPort = 6443

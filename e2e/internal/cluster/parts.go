@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net/netip"
 	"path"
 
 	"github.com/weftmesh/weft/e2e/internal/node"
@@ -44,7 +43,7 @@ func controlParts(p place, etcd string) []node.Component {
 	c, ip := certs(pkiDir), p.network.Node(p.number, 1).String()
 	return []node.Component{
 		part(Etcd, etcd, etcdArgs("/var/lib/etcd", "http://127.0.0.1:2379", "http://127.0.0.1:2380")...),
-		part(APIServer, hyperkube, append(apiArgs(c, "http://127.0.0.1:2379", p.network.Services(p.number)),
+		part(APIServer, hyperkube, append(apiArgs(c, "http://127.0.0.1:2379", p.services()),
 			"--advertise-address="+ip,
 			"--secure-port="+fmt.Sprint(apiPort),
 			"--authorization-mode=Node,RBAC",
@@ -85,7 +84,7 @@ func workerParts(p place, number int, containerd string) []node.Component {
 			"--config="+kubeEtc+"/kubelet.yaml",
 			"--kubeconfig="+kubeEtc+"/kubelet.kubeconfig",
 			"--hostname-override="+name,
-			"--node-ip="+p.network.Node(p.number, number).String(),
+			"--node-ip="+p.node(number),
 			"--node-labels=topology.kubernetes.io/region=test,topology.kubernetes.io/zone="+zone(number),
 		),
 		part(KubeProxy, hyperkube, "--config="+kubeEtc+"/kube-proxy.yaml"),
@@ -108,10 +107,10 @@ func etcdArgs(dir, clients, peers string) []string {
 }
 
 // apiArgs are what an API server needs with and without nodes.
-func apiArgs(c certs, etcd string, services netip.Prefix) []string {
+func apiArgs(c certs, etcd, services string) []string {
 	return []string{
 		"--etcd-servers=" + etcd,
-		"--service-cluster-ip-range=" + services.String(),
+		"--service-cluster-ip-range=" + services,
 		"--allow-privileged=true",
 		"--client-ca-file=" + c.crt("ca"),
 		"--tls-cert-file=" + c.crt("apiserver"), "--tls-private-key-file=" + c.key("apiserver"),

@@ -20,7 +20,15 @@ var update = flag.Bool("update", false, "write the goldens anew")
 // TestRender compares all that a cluster's second node of two would be told, and
 // the arguments of every component, with a golden.
 func TestRender(t *testing.T) {
-	p := place{name: "c2", number: 2, network: node.Range(6)}
+	for _, six := range []bool{false, true} {
+		p := place{name: "c2", number: 2, network: node.Range(6), six: six}
+		name := map[bool]string{false: "cluster.txtar", true: "cluster-ipv6.txtar"}[six]
+		t.Run(name, func(t *testing.T) { renderAll(t, p, filepath.Join("testdata", name)) })
+	}
+}
+
+func renderAll(t *testing.T, p place, golden string) {
+	t.Helper()
 	got := &txtar.Archive{Comment: []byte("Files and arguments of cluster 2 in range 6; go test -update writes them anew.\n")}
 	add := func(name, text string) {
 		got.Files = append(got.Files, txtar.File{Name: name, Data: []byte(text)})
@@ -46,7 +54,6 @@ func TestRender(t *testing.T) {
 		add(fmt.Sprintf("arguments-%s", nodeName(number)), out.String())
 	}
 	slices.SortFunc(got.Files, func(a, b txtar.File) int { return strings.Compare(a.Name, b.Name) })
-	golden := filepath.Join("testdata", "cluster.txtar")
 	if *update {
 		if err := os.WriteFile(golden, txtar.Format(got), 0o600); err != nil {
 			t.Fatal(err)
@@ -100,9 +107,9 @@ func TestNumbers(t *testing.T) {
 	dir := t.TempDir()
 	take := func(name string, want int) {
 		t.Helper()
-		got, err := number(dir, name)
-		if err != nil || got != want {
-			t.Errorf("cluster %s has number %d, %v, want %d", name, got, err, want)
+		got, err := enroll(dir, name, false)
+		if err != nil || got.Number != want {
+			t.Errorf("cluster %s has number %d, %v, want %d", name, got.Number, err, want)
 		}
 	}
 	take("c1", 1)
@@ -115,7 +122,7 @@ func TestNumbers(t *testing.T) {
 	for i := 3; i <= node.MaxClusters; i++ {
 		take(fmt.Sprintf("c%d", i), i)
 	}
-	if n, err := number(dir, "late"); err == nil {
-		t.Errorf("one more cluster has number %d, without addresses", n)
+	if r, err := enroll(dir, "late", false); err == nil {
+		t.Errorf("one more cluster has number %d, without addresses", r.Number)
 	}
 }

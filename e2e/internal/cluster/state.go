@@ -24,7 +24,8 @@ const (
 
 // record is cluster.json.
 type record struct {
-	Number int `json:"number"`
+	Number int  `json:"number"`
+	IPv6   bool `json:"ipv6"`
 }
 
 // lock keeps other programs out of the directory until the returned function is
@@ -64,15 +65,15 @@ func records(dir string) (map[string]record, error) {
 	return out, nil
 }
 
-// number returns the cluster's number, and takes the first free one for a
-// cluster that is new.
-func number(dir, name string) (int, error) {
+// enroll returns the cluster's record. One that is new takes the first free
+// number, and IPv6 if it is asked for.
+func enroll(dir, name string, six bool) (record, error) {
 	all, err := records(dir)
 	if err != nil {
-		return 0, err
+		return record{}, err
 	}
 	if r, ok := all[name]; ok {
-		return r.Number, nil
+		return r, nil
 	}
 	used := map[int]bool{}
 	for _, r := range all {
@@ -82,19 +83,19 @@ func number(dir, name string) (int, error) {
 		if used[n] {
 			continue
 		}
-		data, err := json.Marshal(record{n})
+		data, err := json.Marshal(record{n, six})
 		if err != nil {
-			return 0, fmt.Errorf("recording a cluster: %w", err)
+			return record{}, fmt.Errorf("recording a cluster: %w", err)
 		}
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil { //nolint:gosec // keys in it are private files
-			return 0, fmt.Errorf("recording a cluster: %w", err)
+			return record{}, fmt.Errorf("recording a cluster: %w", err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name, clusterFile), data, 0o600); err != nil {
-			return 0, fmt.Errorf("recording a cluster: %w", err)
+			return record{}, fmt.Errorf("recording a cluster: %w", err)
 		}
-		return n, nil
+		return record{n, six}, nil
 	}
-	return 0, fmt.Errorf("%s holds %d clusters already, more have no addresses", dir, node.MaxClusters)
+	return record{}, fmt.Errorf("%s holds %d clusters already, more have no addresses", dir, node.MaxClusters)
 }
 
 // nodesOf finds the nodes of a cluster that run, in the order of their names.

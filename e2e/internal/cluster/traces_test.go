@@ -95,9 +95,7 @@ func link(dir string) string {
 // directory, of its interface and of its groups is left.
 func (before trace) same(t *testing.T, dir, link string) {
 	t.Helper()
-	if _, err := net.InterfaceByName(link); err == nil && link != "" {
-		t.Errorf("interface %s is left", link)
-	}
+	awaitGone(t, link)
 	if left := groups(t, link); len(left) > 0 && link != "" {
 		t.Errorf("control groups are left: %v", left)
 	}
@@ -153,6 +151,27 @@ func TestBrokenOff(t *testing.T) {
 			}
 		}
 		before.same(t, o.Dir, ours)
+	}
+}
+
+// awaitGone waits for the interface to go: where the program was killed, that is
+// the kernel's work, which takes its time.
+func awaitGone(t *testing.T, link string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := net.InterfaceByName(link); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Errorf("interface %s is left", link)
+			return
+		case <-tick.C:
+		}
 	}
 }
 

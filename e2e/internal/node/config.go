@@ -31,6 +31,9 @@ type Config struct {
 	// Services is the range of cluster IPs. It is routed to eth0: only a packet
 	// that has a route reaches the output hook, where kube-proxy redirects it.
 	Services netip.Prefix `json:"services"`
+	// Address6 and Services6 are the same of IPv6, or invalid.
+	Address6  netip.Prefix `json:"address6"`
+	Services6 netip.Prefix `json:"services6"`
 	// Links are symbolic links that the node makes at its start: where, and to what.
 	Links map[string]string `json:"links"`
 	// Components are the daemons that Start can start.

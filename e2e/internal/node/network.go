@@ -38,21 +38,29 @@ const device = "eth0"
 // connect configures the node's interface. There is no default route: a test
 // cluster reaches nothing but itself and the machine.
 func connect(ctx context.Context, c Config) error {
-	for _, line := range []string{
+	lines := []string{
 		"link set lo up",
 		fmt.Sprintf("addr add %s dev %s", c.Address, device),
 		fmt.Sprintf("link set %s up", device),
 		fmt.Sprintf("route add %s dev %s", c.Services, device),
-	} {
+	}
+	settings := map[string]string{
+		"net/ipv4/ip_forward":             "1",
+		"net/ipv4/conf/all/rp_filter":     "0",
+		"net/ipv4/conf/default/rp_filter": "0",
+	}
+	if c.Address6.IsValid() {
+		lines = append(lines,
+			fmt.Sprintf("addr add %s dev %s nodad", c.Address6, device), // nobody else can have it
+			fmt.Sprintf("route add %s dev %s", c.Services6, device))
+		settings["net/ipv6/conf/all/forwarding"] = "1"
+	}
+	for _, line := range lines {
 		if err := ip(ctx, line); err != nil {
 			return err
 		}
 	}
-	for name, value := range map[string]string{
-		"net/ipv4/ip_forward":             "1",
-		"net/ipv4/conf/all/rp_filter":     "0",
-		"net/ipv4/conf/default/rp_filter": "0",
-	} {
+	for name, value := range settings {
 		if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0o600); err != nil {
 			return fmt.Errorf("setting %s: %w", name, err)
 		}

@@ -118,11 +118,12 @@ func FuzzRoutes(f *testing.F) {
 func TestRangesAreApart(t *testing.T) {
 	var all []netip.Prefix
 	for _, r := range ranges {
-		all = append(all, r.Nodes())
+		all = append(all, r.Nodes(), r.Nodes6())
 		for c := 1; c <= MaxClusters; c++ {
-			all = append(all, r.AllPods(c), r.Services(c))
+			all = append(all, r.AllPods(c), r.Services(c), r.AllPods6(c), r.Services6(c))
 			for n := 1; n <= MaxNodes; n++ {
-				if !r.AllPods(c).Contains(r.Pods(c, n).Addr()) || !r.Nodes().Contains(r.Node(c, n)) || r.Node(c, n) == r.Machine() {
+				if !r.AllPods(c).Contains(r.Pods(c, n).Addr()) || !r.Nodes().Contains(r.Node(c, n)) || r.Node(c, n) == r.Machine() ||
+					!r.AllPods6(c).Contains(r.Pods6(c, n).Addr()) || !r.Nodes6().Contains(r.Node6(c, n).Addr()) || r.Node6(c, n).Addr() == r.Machine6() {
 					t.Errorf("range %d: node %d of cluster %d is out of place", r, n, c)
 				}
 			}
@@ -131,7 +132,7 @@ func TestRangesAreApart(t *testing.T) {
 			}
 		}
 	}
-	if want := len(ranges) * (1 + 2*MaxClusters); len(all) != want {
+	if want := 2 * len(ranges) * (1 + 2*MaxClusters); len(all) != want {
 		t.Fatalf("%d networks, want %d", len(all), want)
 	}
 	for i, a := range all {

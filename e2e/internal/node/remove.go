@@ -45,6 +45,13 @@ func Remove(ctx context.Context, dir string) error {
 // killAll ends the processes, and waits until the kernel has ended all that was
 // in their namespaces, too.
 func killAll(ctx context.Context, dir string) error {
+	for _, p := range processes(dir) {
+		if p.word == wordSwitch {
+			// The interface would go with its namespace, but some time after it. There may
+			// be none yet, or none any more.
+			_ = ipIn(ctx, p.pid, "link del "+uplink)
+		}
+	}
 	return eventually(ctx, func() error {
 		left := processes(dir)
 		for _, p := range left {

@@ -25,6 +25,7 @@ type Switch struct {
 
 const (
 	bridge  = "bridge"
+	uplink  = "machine" // the switch's end of the machine's interface
 	bedFile = "range"
 )
 
@@ -67,7 +68,7 @@ func OpenSwitch(ctx context.Context, program, dir string) (*Switch, error) {
 		p.kill()
 		return nil, err
 	}
-	if err := ipIn(ctx, s.pid, "link set machine master "+bridge+" up"); err != nil {
+	if err := ipIn(ctx, s.pid, "link set "+uplink+" master "+bridge+" up"); err != nil {
 		p.kill()
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (s *Switch) claim(ctx context.Context, home string) error {
 		if r.overlaps(taken) {
 			continue
 		}
-		err := ip(ctx, fmt.Sprintf("link add %s type veth peer name machine netns %d", r.link(), s.pid))
+		err := ip(ctx, fmt.Sprintf("link add %s type veth peer name %s netns %d", r.link(), uplink, s.pid))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -115,6 +116,12 @@ func (s *Switch) plug(ctx context.Context, pid int, at netip.Addr) error {
 		return err
 	}
 	return ipIn(ctx, s.pid, fmt.Sprintf("link set %s master %s up", port, bridge))
+}
+
+// Enable6 gives the machine its IPv6 address at the switch.
+func (s *Switch) Enable6(ctx context.Context) error {
+	at := netip.PrefixFrom(s.Range.Machine6(), s.Range.Nodes6().Bits())
+	return ip(ctx, fmt.Sprintf("addr replace %s dev %s nodad", at, s.Link))
 }
 
 // Route tells the machine the way to a network behind a node. The route goes
