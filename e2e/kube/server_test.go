@@ -176,6 +176,7 @@ func (s *server) revive(t *testing.T) {
 		s.cmd = exec.Command(s.exe, s.args[1:]...) //nolint:gosec,noctx // down ends it
 		s.cmd.Args[0] = s.args[0]
 		s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := s.cmd.Start(); err != nil {
 			t.Fatalf("starting the API server again: %v", err)
 		}
@@ -184,7 +185,7 @@ func (s *server) revive(t *testing.T) {
 	if s.pid == 0 {
 		again()
 	}
-	proc.Eventually(t, "the API server is ready", func() error {
+	ready := func() error {
 		if s.cmd != nil && s.ended() { // its port was not free yet, say
 			_ = s.cmd.Wait()
 			again()
@@ -195,7 +196,16 @@ func (s *server) revive(t *testing.T) {
 			err = fmt.Errorf("%w; it says %s", err, text[max(0, len(text)-2000):])
 		}
 		return err
-	})
+	}
+	// A restart under load takes half a minute.
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for err := ready(); err != nil; err = ready() {
+		if time.Since(began) > 4*time.Minute {
+			t.Fatalf("the API server is not ready: %v", err)
+		}
+		<-tick.C
+	}
 	if d := time.Since(began); s.cmd != nil && d > time.Second {
 		t.Logf("the API server was ready after %v", d.Round(time.Millisecond))
 	}
