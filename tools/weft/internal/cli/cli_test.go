@@ -34,6 +34,18 @@ func TestWrongCommandLines(t *testing.T) {
 		{"command", []string{"stats"}, "weft: unknown command \"stats\" for \"weft\"\n  next:  see `weft --help`\n"},
 		{"flag", []string{"status", "--nope"}, "weft: unknown flag: --nope\n  next:  see `weft status --help`\n"},
 		{"argument", []string{"version", "x"}, "weft: argument \"x\" is one too many for `weft version`\n  next:  see `weft version --help`\n"},
+		{"argument of install", []string{"install", "x"}, "weft: argument \"x\" is one too many for `weft install`\n  next:  see `weft install --help`\n"},
+		{"no source", []string{"uninject"}, "weft: `weft uninject` wants one file, directory or URL, or - for standard input, but got 0 arguments\n  next:  see `weft uninject --help`\n"},
+		{
+			"no identity",
+			[]string{"inject", "--disable-identity", "-"},
+			"weft: identity cannot be disabled\n  why:   every proxy has one: without it there is no mTLS\n  next:  leave --disable-identity away\n",
+		},
+		{
+			"port",
+			[]string{"install", "--inbound-port", "70000"},
+			"weft: invalid argument \"70000\" for \"--inbound-port\" flag: \"70000\" is not a port: they go from 1 to 65535\n  next:  see `weft install --help`\n",
+		},
 		{
 			"format",
 			[]string{"status", "-o", "yaml"},

@@ -63,14 +63,15 @@ func renderCRDs(values Tree, o charts.Options) ([]manifest.Document, error) {
 
 // crdNames are the names of the CRDs that the command brings.
 func crdNames(o charts.Options) ([]string, error) {
-	docs, err := renderCRDs(nil, o)
+	o.Lookup = nil
+	list, err := charts.Render(charts.CRDs, nil, o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing the kinds that a control plane works with: %w", err)
 	}
 	var names []string
-	for _, d := range docs {
-		if d.Object["kind"] == "CustomResourceDefinition" {
-			names = append(names, name(d))
+	for _, m := range list {
+		if m.Kind == "CustomResourceDefinition" {
+			names = append(names, m.Name)
 		}
 	}
 	return names, nil

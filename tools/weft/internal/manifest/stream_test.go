@@ -196,12 +196,7 @@ func TestRead(t *testing.T) {
 // endless is a pipe that never ends.
 type endless struct{}
 
-func (endless) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = '#'
-	}
-	return len(p), nil
-}
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestReadIsBounded(t *testing.T) {
 	if _, err := Read(t.Context(), "-", endless{}); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
