@@ -30,7 +30,7 @@ const (
 func Read(ctx context.Context, name string, in io.Reader) ([]Document, error) {
 	switch {
 	case name == "-":
-		return take("standard input", in)
+		return take("standard input", in, maxInput)
 	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
 		return fetch(ctx, name)
 	}
@@ -75,15 +75,16 @@ func open(path string) ([]Document, error) {
 		return nil, unreadable(path, err)
 	}
 	defer f.Close() //nolint:errcheck // it was only read
-	return take(path, f)
+	return take(path, f, maxInput)
 }
 
-func take(source string, in io.Reader) ([]Document, error) {
-	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+// take reads at most so many bytes.
+func take(source string, in io.Reader, most int64) ([]Document, error) {
+	text, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err != nil {
 		return nil, unreadable(source, err)
 	}
-	if len(text) > maxInput {
+	if int64(len(text)) > most {
 		return nil, tooMuch(source)
 	}
 	return Parse(source, text)
@@ -109,7 +110,7 @@ func fetch(ctx context.Context, from string) ([]Document, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, unreadable(name, fmt.Errorf("the server answered %s", res.Status))
 	}
-	return take(name, res.Body)
+	return take(name, res.Body, maxInput)
 }
 
 func unreadable(name string, err error) error {

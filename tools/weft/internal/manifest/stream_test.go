@@ -199,8 +199,8 @@ type endless struct{}
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestReadIsBounded(t *testing.T) {
-	if _, err := Read(t.Context(), "-", endless{}); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
-		t.Errorf("Read() = %v", err)
+	if _, err := take("input", endless{}, 1000); err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Errorf("take() = %v", err)
 	}
 }
 
