@@ -44,7 +44,7 @@ func Down(ctx context.Context, o Options) error {
 	if err != nil || len(left) > 0 {
 		return err
 	}
-	for _, name := range []string{node.SwitchName, Program} {
+	for _, name := range []string{node.SwitchName, programDir} {
 		if err := node.Remove(ctx, filepath.Join(o.Dir, name)); err != nil {
 			return err
 		}

@@ -216,7 +216,7 @@ func programPath(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out := filepath.Join(dir, Program)
+	out := filepath.Join(dir, programDir, Program)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", out, "./cmd/"+Program) //nolint:gosec // builds our own source
 	cmd.Dir = filepath.Join(root, "e2e")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
@@ -225,6 +225,9 @@ func programPath(ctx context.Context, dir string) (string, error) {
 	}
 	return out, nil
 }
+
+// programDir holds a program that was built for a state directory.
+const programDir = ".program"
 
 // Program is the command that a node's processes are started from.
 const Program = "weft-cluster"
