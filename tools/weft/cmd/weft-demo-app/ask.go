@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -25,7 +26,7 @@ type client struct {
 
 func newClient(o options) (*client, error) {
 	c := &client{}
-	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second, DisableKeepAlives: o.Fresh}
 	if o.Proxy != "" {
 		u, err := url.Parse(o.Proxy)
 		if err != nil {
@@ -118,11 +119,20 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%d %s", e.code, e.text) }
 
-func (c *client) price(ctx context.Context, name string) error {
+// price also returns whom prices saw asking.
+func (c *client) price(ctx context.Context, name string) (askedBy string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out := &wrapperspb.DoubleValue{}
-	return c.prices.Invoke(ctx, pricesGet, wrapperspb.String(name), out)
+	var header metadata.MD
+	err = c.prices.Invoke(ctx, pricesGet, wrapperspb.String(name), &wrapperspb.DoubleValue{}, grpc.Header(&header))
+	return first(header, askedByHeader), err
+}
+
+func first(md metadata.MD, key string) string {
+	if got := md.Get(key); len(got) > 0 {
+		return got[0]
+	}
+	return ""
 }
 
 // booked sends one line to the ledger and wants it confirmed.

@@ -19,7 +19,7 @@ import (
 var roles = map[string]func(context.Context, options) error{
 	"web":    runWeb,    // HTTP/1, asks books, prices, ledger and the other cluster's cards
 	"books":  runBooks,  // HTTP/1, fails on purpose at times
-	"prices": runPrices, // gRPC
+	"prices": runPrices, // gRPC, asks ledger if it is told of one
 	"ledger": runLedger, // lines over raw TCP
 	"cards":  runBooks,  // HTTP/1, lives in the second cluster
 	"load":   runLoad,   // asks web, counts what it gets
@@ -34,7 +34,9 @@ type options struct {
 	// Fail is the share of answers that are errors on purpose, 0 to 1.
 	Fail float64
 	// Rate is requests a second of the load generator.
-	Rate    float64
+	Rate float64
+	// Fresh gives each request of the load generator a connection of its own.
+	Fresh   bool
 	Targets targets
 }
 
@@ -55,6 +57,7 @@ func main() {
 	flags.StringVar(&opts.Proxy, "proxy", os.Getenv("HTTP_PROXY"), "outbound proxy, as a URL")
 	flags.Float64Var(&opts.Fail, "fail", 0, "share of answers that are errors on purpose")
 	flags.Float64Var(&opts.Rate, "rate", 20, "requests a second")
+	flags.BoolVar(&opts.Fresh, "fresh", false, "a new connection for each request")
 	flags.StringVar(&opts.Targets.Web, "web", "", "host:port of web")
 	flags.StringVar(&opts.Targets.Books, "books", "", "host:port of books")
 	flags.StringVar(&opts.Targets.Prices, "prices", "", "host:port of prices")

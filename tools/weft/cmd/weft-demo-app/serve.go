@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -47,9 +50,23 @@ func runBooks(ctx context.Context, o options) error {
 }
 
 // prices is a gRPC service without generated code: messages are well-known types.
-type prices struct{}
+// Where there is a ledger, it books each question.
+type prices struct {
+	ask    *client
+	ledger string
+}
 
-func (prices) get(_ context.Context, name *wrapperspb.StringValue) (*wrapperspb.DoubleValue, error) {
+// askedByHeader of an answer says whom the service saw asking.
+const askedByHeader = "x-demo-asked-by"
+
+func (p prices) get(ctx context.Context, name *wrapperspb.StringValue) (*wrapperspb.DoubleValue, error) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	_ = grpc.SetHeader(ctx, metadata.Pairs(askedByHeader, first(md, clientID)))
+	if p.ledger != "" {
+		if err := p.ask.booked(ctx, p.ledger, name.GetValue()); err != nil {
+			return nil, status.Errorf(codes.Unavailable, "ledger: %v", err)
+		}
+	}
 	return wrapperspb.Double(float64(len(name.GetValue())) * 1.25), nil
 }
 
@@ -71,12 +88,16 @@ var pricesDesc = grpc.ServiceDesc{
 }
 
 func runPrices(ctx context.Context, o options) error {
+	ask, err := newClient(o)
+	if err != nil {
+		return err
+	}
 	lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	srv := grpc.NewServer()
-	srv.RegisterService(&pricesDesc, prices{})
+	srv.RegisterService(&pricesDesc, prices{ask, o.Targets.Ledger})
 	defer context.AfterFunc(ctx, srv.GracefulStop)()
 	return srv.Serve(lis)
 }
