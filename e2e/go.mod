@@ -7,7 +7,7 @@ require (
 	github.com/linkerd/linkerd2-proxy-api v0.20.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/prometheus/client_golang v1.25.0
-	github.com/weftmesh/weft/bus v0.0.0-00010101000000-000000000000
+	github.com/weftmesh/weft/bus v0.0.0
 	github.com/weftmesh/weft/proto v0.0.0
 	github.com/weftmesh/weft/services/kit v0.0.0
 	golang.org/x/mod v0.42.0
