@@ -45,7 +45,7 @@ func chart(t *testing.T, name string, args ...string) []string {
 		t.Skipf("the chart can't be rendered without helm in %s; make clusterbins builds it", bin)
 	}
 	args = append([]string{"template", name, filepath.Join(root, "charts", name), "--kube-version", "v1.37.2"}, args...)
-	out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput() //nolint:gosec // built by us
+	out, err := exec.CommandContext(t.Context(), helm, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("rendering the chart: %v: %s", err, out)
 	}
@@ -227,7 +227,7 @@ func TestIdentityAsksTheServer(t *testing.T) {
 		return []byte(text)
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), proc.Binary(t, "weft"), "dev-certs", "--dir", dir) //nolint:gosec // built by us
+	cmd := exec.CommandContext(t.Context(), proc.Binary(t, "weft"), "dev-certs", "--dir", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

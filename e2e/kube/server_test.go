@@ -69,7 +69,7 @@ func open(t *testing.T) *server {
 }
 
 func start(options cluster.Options) (*server, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) //nolint:forbidigo // it outlives the test that starts it
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	control, err := cluster.Light(ctx, options)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *server) revive(t *testing.T) {
 		if s.log, err = os.CreateTemp(filepath.Dir(s.control.Kubeconfig()), "again-*.log"); err != nil {
 			t.Fatal(err)
 		}
-		s.cmd = exec.Command(s.exe, s.args[1:]...) //nolint:gosec,noctx // down ends it
+		s.cmd = exec.Command(s.exe, s.args[1:]...)
 		s.cmd.Args[0] = s.args[0]
 		s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -224,7 +224,7 @@ func (s *server) down() {
 		_ = s.cmd.Wait()
 	}
 	if err := s.control.Down(); err != nil {
-		fmt.Fprintln(os.Stderr, err) //nolint:forbidigo // there is no test to tell
+		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
@@ -238,7 +238,7 @@ func (s *server) compact(t *testing.T) {
 		}
 	}
 	post := func(path, body string) []byte {
-		resp, err := http.Post(etcd+path, "application/json", strings.NewReader(body)) //nolint:noctx,gosec // our own etcd
+		resp, err := http.Post(etcd+path, "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func (s *server) compact(t *testing.T) {
 
 // do asks the API server as its administrator.
 func (s *server) do(method, path, kind string, body []byte) ([]byte, error) {
-	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(body)) //nolint:noctx // the client has a time limit
+	req, err := http.NewRequest(method, s.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (h *Herald) tell(ctx context.Context, n *census.Notice) bool {
 	now := time.Now()
 	t := h.told[n.Key]
 	e := h.event(n, now)
-	err := error(nil)
+	var err error
 	if t != nil && t.written {
 		err = h.renew(ctx, e)
 	} else if err = h.events.Create(ctx, e); apierrors.IsAlreadyExists(err) {
