@@ -73,9 +73,16 @@ func (p Proxy) Name() string { return p.Namespace + "/" + p.Pod }
 // the former content to a container that starts.
 const mapSlack = 10 * time.Second
 
-// startedSince says whether a proxy read the ConfigMap after a change of it.
-func (p Proxy) startedSince(change time.Time) bool {
-	return change.IsZero() || p.Running && p.Started.After(change.Add(mapSlack))
+// since says whether a proxy that reads the ConfigMap read it, or will read it,
+// after a change of it: each start of its container reads it anew.
+func (f *Facts) since(p Proxy, change time.Time) bool {
+	switch {
+	case change.IsZero():
+		return true
+	case !p.Running:
+		return f.Now.After(change.Add(injectLag))
+	}
+	return p.Started.After(change.Add(mapSlack))
 }
 
 // trusts says whether a proxy takes chains that lead to the anchor.
@@ -83,13 +90,13 @@ func (f *Facts) trusts(p Proxy, anchor *x509.Certificate) bool {
 	if !p.FromMap {
 		return slices.ContainsFunc(p.Trusts, anchor.Equal)
 	}
-	return slices.ContainsFunc(f.Bundle, anchor.Equal) && (pki.Print(anchor) != f.Added || p.startedSince(f.AddedAt))
+	return slices.ContainsFunc(f.Bundle, anchor.Equal) && (pki.Print(anchor) != f.Added || f.since(p, f.AddedAt))
 }
 
 // stale is why a proxy trusts more than the bundle says, or empty.
 func (f *Facts) stale(p Proxy) string {
 	more := slices.ContainsFunc(p.Trusts, func(c *x509.Certificate) bool { return !slices.ContainsFunc(f.Bundle, c.Equal) })
-	if !p.FromMap && more || p.FromMap && p.Running && !p.startedSince(f.DroppedAt) {
+	if !p.FromMap && more || p.FromMap && !f.since(p, f.DroppedAt) {
 		return "still trusts what was dropped, until it is restarted"
 	}
 	return ""

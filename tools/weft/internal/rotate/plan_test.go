@@ -1,11 +1,14 @@
 package rotate
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -150,7 +153,11 @@ func TestNext(t *testing.T) {
 		}), RestartProxies, "shop/late"},
 		{"control plane started before", change(trusted(), fromMap(long, true)), RestartProxies, "linkerd/linkerd-destination-0"},
 		{"control plane started within a moment", change(trusted(), fromMap(now.Add(-2*time.Minute+mapSlack/2), true)), RestartProxies, "linkerd/linkerd-destination-0"},
-		{"control plane not started yet", change(trusted(), fromMap(time.Time{}, false)), RestartProxies, "linkerd/linkerd-destination-0"},
+		{"control plane about to start", change(trusted(), fromMap(time.Time{}, false)), ReplaceIssuer, ""},
+		{"control plane about to start, perhaps with the former bundle", change(trusted(), func(f *Facts) {
+			f.AddedAt = now.Add(-time.Second)
+			fromMap(time.Time{}, false)(f)
+		}), AwaitNodes, ""},
 		{"control plane started since", change(trusted(), fromMap(now.Add(-30*time.Second), true)), ReplaceIssuer, ""},
 		{"all trust it", trusted(), ReplaceIssuer, ""},
 		{"all trust it, no issuer at hand", change(trusted(), func(f *Facts) { f.Staged = nil }), Blocked, ""},
@@ -254,6 +261,22 @@ func TestMayReplaceIssuer(t *testing.T) {
 }
 
 func change(f *Facts, how func(*Facts)) *Facts { how(f); return f }
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"error forwarding port 4191 to pod a38: dial tcp4 127.0.0.1:4191: connect: connection refused": "nothing listens on its admin port",
+		"asking its port 4191 for a certificate: remote error: tls: internal error":                    "it has no certificate yet",
+		"short":                   "short",
+		strings.Repeat("é", 1000): strings.Repeat("é", mostWords/2) + "…",
+	} {
+		if got := words(errors.New(text)); got != want {
+			t.Errorf("words(%q) = %q, want %q", text, got, want)
+		}
+	}
+	if got := words(fmt.Errorf("asking: %w", context.DeadlineExceeded)); got != "no answer in time" {
+		t.Errorf("words() = %q", got)
+	}
+}
 
 func TestSameSet(t *testing.T) {
 	a, b := newCA(t, "a", now, year).root(), newCA(t, "b", now, year).root()

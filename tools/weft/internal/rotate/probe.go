@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,13 +68,25 @@ func show(ctx context.Context, through dialer, p Proxy) ([]*x509.Certificate, er
 	return conn.ConnectionState().PeerCertificates, nil
 }
 
-// words is an error on one line for a list.
+// mostWords bounds what is quoted of an error, in bytes.
+const mostWords = 160
+
+// words is an error on one line for a list, in our own words where the cause is
+// a common one: what a kubelet says of a closed port fills half a screen.
 func words(err error) string {
+	text := err.Error()
 	if p, ok := errors.AsType[*say.Problem](err); ok && p.Why != "" {
-		return p.Why
+		text = p.Why
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
+	case strings.Contains(text, "connection refused"):
+		return "nothing listens on its admin port"
+	case strings.Contains(text, "tls: internal error"), strings.Contains(text, "tls: handshake failure"):
+		return "it has no certificate yet"
+	case len(text) > mostWords:
+		return strings.ToValidUTF8(text[:mostWords], "") + "…"
 	}
-	return err.Error()
+	return text
 }
