@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 			}
 			if *update {
 				set(a, "want", got)
-				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil { //nolint:gosec // a golden file is for everybody
+				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return

@@ -29,7 +29,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	const file = "testdata/who-may-do-what.txt"
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil { //nolint:gosec // a golden file is for everybody
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -45,6 +45,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 // rights are lines "account: where verb resource.group (names)".
 func rights(t *testing.T, list []charts.Manifest) []string {
+	t.Helper()
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, m := range list {

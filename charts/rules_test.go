@@ -355,3 +355,23 @@ func TestNamespace(t *testing.T) {
 		}
 	}
 }
+
+// TestNotes say what to do next, and warn of an anchor whose key is in the cluster.
+func TestNotes(t *testing.T) {
+	made, err := charts.Notes(charts.ControlPlane, nil, charts.Options{Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	brought, err := charts.Notes(charts.ControlPlane, values(t, given), charts.Options{Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Weft v1.2.3 is in namespace linkerd", "weft check", "linkerd.io/is-control-plane=true", "bring your own"} {
+		if !strings.Contains(made, want) {
+			t.Errorf("the notes lack %q:\n%s", want, made)
+		}
+	}
+	if strings.Contains(brought, "bring your own") {
+		t.Errorf("the notes ask for what was given:\n%s", brought)
+	}
+}

@@ -26,6 +26,7 @@ func (w world) lookup(_, kind, namespace, name string) (map[string]any, error) {
 // install renders the control plane into w.
 func (w world) install(t *testing.T, over string, upgrade bool) []charts.Manifest {
 	t.Helper()
+	t.Helper()
 	list := renderedWith(t, charts.ControlPlane, values(t, over), charts.Options{Lookup: w.lookup, Upgrade: upgrade})
 	for _, m := range list {
 		var o map[string]any
@@ -39,6 +40,7 @@ func (w world) install(t *testing.T, over string, upgrade bool) []charts.Manifes
 
 // data is one entry of a Secret.
 func (w world) data(t *testing.T, secret, key string) string {
+	t.Helper()
 	t.Helper()
 	d, ok := w["Secret linkerd/"+secret]["data"].(map[string]any)
 	if !ok {
@@ -54,6 +56,7 @@ func (w world) data(t *testing.T, secret, key string) string {
 
 // age moves the day on which a Secret is to be renewed into the past.
 func (w world) age(t *testing.T, secret string) {
+	t.Helper()
 	t.Helper()
 	meta, ok := w["Secret linkerd/"+secret]["metadata"].(map[string]any)
 	if !ok {
@@ -102,6 +105,7 @@ func TestUpgradeKeepsRotation(t *testing.T) {
 }
 
 func (w world) anchors(t *testing.T) string {
+	t.Helper()
 	t.Helper()
 	d, ok := w["ConfigMap linkerd/linkerd-identity-trust-roots"]["data"].(map[string]any)
 	if !ok {
@@ -172,6 +176,7 @@ func TestMadeCertificates(t *testing.T) {
 
 func parsed(t *testing.T, text string) *x509.Certificate {
 	t.Helper()
+	t.Helper()
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
 		t.Fatalf("no PEM: %q", text)
@@ -184,6 +189,7 @@ func parsed(t *testing.T, text string) *x509.Certificate {
 }
 
 func verify(t *testing.T, crt, ca, name string) {
+	t.Helper()
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca))

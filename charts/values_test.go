@@ -46,7 +46,7 @@ func TestValuesAreDocumented(t *testing.T) {
 				t.Fatalf("%s has no place for the table", file)
 			}
 			if *update {
-				if err := os.WriteFile(file, []byte(before+begin+b.String()+end+after), 0o644); err != nil { //nolint:gosec // a README is for everybody
+				if err := os.WriteFile(file, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
