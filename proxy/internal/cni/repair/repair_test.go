@@ -136,7 +136,7 @@ func TestRepair(t *testing.T) {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 	event := map[string]any{
-		"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": map[string]any{"namespace": "shop", "generateName": "old."},
+		"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": map[string]any{"namespace": "shop", "name": "old.18ecc70aa83aa5dc"},
 		"eventTime": "2026-11-30T09:00:00.000001Z", "reportingController": "linkerd-cni-repair-controller", "reportingInstance": "linkerd-cni-x",
 		"type": "Normal", "reason": "LinkerdCNINotConfigured", "action": "Deleting", "note": "Deleting pod to create a new one with proper CNI config",
 		"regarding": map[string]any{"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "old", "uid": "uid-old"},
@@ -253,5 +253,19 @@ func TestFlood(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(r.Metrics.overflow); len(queue) != 2 || got != 3 {
 		t.Errorf("%d queued and %v dropped, want 2 and 3", len(queue), got)
+	}
+}
+
+// The API server takes the names that events get, whatever the pod is called.
+func TestEventName(t *testing.T) {
+	at := time.Unix(1796000000, 123456789)
+	for _, name := range []string{"a", "web-0", "a.b", strings.Repeat("x", 253), strings.Repeat("x", 235) + ".y", strings.Repeat("x", 234) + "--y"} {
+		got := eventName(name, at)
+		if problems := len(got) > 253 || strings.Contains(got, "..") || strings.Contains(got, "-."); problems {
+			t.Errorf("eventName(%d bytes) = %q", len(name), got)
+		}
+	}
+	if a, b := eventName("a", at), eventName("a", at.Add(1)); a == b {
+		t.Errorf("two events are both named %s", a)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,19 +45,27 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
+// eventName is unique, as kubectl's other events are named. The API server refuses
+// a generateName that ends in a dot, and names above 253 bytes.
+func eventName(pod string, at time.Time) string {
+	const long = 253 - 1 - 16
+	return strings.TrimRight(pod[:min(len(pod), long)], "-.") + "." + strconv.FormatInt(at.UnixNano(), 16)
+}
+
 // event puts a line under the pod, where `kubectl describe` shows it.
 func (r *Repairer) event(ctx context.Context, p *apiserver.Pod, kind, action, note string) {
 	now := time.Now
 	if r.Now != nil {
 		now = r.Now
 	}
+	at := now()
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	start := time.Now()
 	err := r.API.Create(once, "/apis/events.k8s.io/v1/namespaces/"+url.PathEscape(p.Metadata.Namespace)+"/events", map[string]any{
 		"apiVersion": "events.k8s.io/v1", "kind": "Event",
-		"metadata":            map[string]any{"namespace": p.Metadata.Namespace, "generateName": p.Metadata.Name + "."},
-		"eventTime":           now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
+		"metadata":            map[string]any{"namespace": p.Metadata.Namespace, "name": eventName(p.Metadata.Name, at)},
+		"eventTime":           at.UTC().Format("2006-01-02T15:04:05.000000Z07:00"),
 		"reportingController": component, "reportingInstance": r.Name,
 		"type": kind, "reason": reason, "action": action, "note": note,
 		"regarding": map[string]any{

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status(w, http.StatusBadRequest, err.Error())
 			return
 		}
+		if meta, ok := event["metadata"].(map[string]any); !ok || !named(meta) {
+			status(w, http.StatusUnprocessableEntity, "Invalid")
+			return
+		}
 		s.note(func() { s.events = append(s.events, event) })
 		w.WriteHeader(http.StatusCreated)
 	case r.Method == http.MethodDelete:
@@ -168,6 +173,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		status(w, http.StatusNotFound, "NotFound")
 	}
+}
+
+var subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+// named reports whether a real server would take the object's name: like that
+// one, it lets only a hyphen stand at the end of a generateName.
+func named(meta map[string]any) bool {
+	name, _ := meta["name"].(string)
+	if generate, ok := meta["generateName"].(string); ok && name == "" {
+		if name = generate; strings.HasSuffix(name, "-") {
+			name = name[:len(name)-1] + "a"
+		}
+	}
+	const longest = 253
+	return len(name) <= longest && subdomain.MatchString(name)
 }
 
 func (s *Server) note(f func()) {
