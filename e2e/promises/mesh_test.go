@@ -1,0 +1,146 @@
+package promises
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func identity(account, namespace string) string {
+	return account + "." + namespace + ".serviceaccount.identity." + controlPlane + ".cluster.local"
+}
+
+// tiers of the shop, each with the one who asks it.
+var tiers = []struct{ app, by string }{{"web", "load"}, {"prices", "web"}, {"ledger", "prices"}}
+
+func meshed(t *testing.T, b *bed) {
+	b.apply(t, "shop.yaml")
+	b.rollout(t, "shop", "deployment/ledger", "deployment/prices", "deployment/web", "deployment/load")
+	for _, tier := range tiers {
+		for _, p := range b.pods(t, "shop", "app="+tier.app) {
+			if len(p.containers) < 2 || !p.containers["linkerd-proxy"] || !p.ready {
+				t.Errorf("%s has no proxy that is ready: %+v", p.name, p)
+			}
+		}
+	}
+	settled(t, b)
+	w := b.watch(t)
+	t.Run("applications see who asks", func(t *testing.T) { seeClients(t, b) })
+	t.Run("proxies count connections with both identities", func(t *testing.T) { countIdentities(t, b) })
+	t.Run("nothing is in the clear between pods", func(t *testing.T) { listen(t, b) })
+	w.end(t)
+}
+
+// settled waits until the shop's start is over: a load that was there before its
+// services were has failures.
+func settled(t *testing.T, b *bed) {
+	t.Helper()
+	load := b.pods(t, "shop", "app=load")[0].name
+	for _, g := range generators {
+		last := b.report(t, "shop", load, g.port)
+		until(t, patience, "a hundred requests that go well over "+g.over, func() error {
+			now := b.report(t, "shop", load, g.port)
+			if now.Failed != last.Failed {
+				last = now
+			}
+			if now.OK-last.OK < 100 {
+				return fmt.Errorf("%d of them, %d failed", now.OK-last.OK, now.Failed)
+			}
+			return nil
+		})
+	}
+}
+
+func seeClients(t *testing.T, b *bed) {
+	answer := b.report(t, "shop", b.pods(t, "shop", "app=load")[0].name, generators[0].port).LastAnswer
+	for _, tier := range tiers[:2] { // the ledger speaks no protocol that has headers
+		if want := tier.app + " asked by " + identity(tier.by, "shop") + "\n"; !strings.Contains(answer, want) {
+			t.Errorf("the page lacks %q:\n%s", want, answer)
+		}
+	}
+}
+
+// countIdentities looks for connections that were not authenticated, on both ends.
+func countIdentities(t *testing.T, b *bed) {
+	for _, tier := range tiers {
+		for _, p := range b.pods(t, "shop", "app="+tier.app) {
+			inbound := b.metric(t, "shop", p.name, "tcp_open_total", `direction="inbound"`, `peer="src"`, `tls="true"`, `client_id="`+identity(tier.by, "shop")+`"`)
+			if inbound == 0 {
+				t.Errorf("no connection from %s came to %s", tier.by, p.name)
+			}
+		}
+		for _, p := range b.pods(t, "shop", "app="+tier.by) {
+			to := []string{`direction="outbound"`, `peer="dst"`, `dst_service="` + tier.app + `"`}
+			all := b.metric(t, "shop", p.name, "tcp_open_total", to...)
+			proved := b.metric(t, "shop", p.name, "tcp_open_total", append(to, `tls="true"`, `server_id="`+identity(tier.app, "shop")+`"`)...)
+			if all == 0 || proved != all {
+				t.Errorf("%s of %d connections of %s to %s are authenticated", fmt.Sprint(proved), int(all), p.name, tier.app)
+			}
+		}
+	}
+}
+
+var sample = regexp.MustCompile(`^(\w+)\{(.*)\} ([0-9.e+]+)$`)
+
+// metric sums the series of a pod's proxy that have all the labels.
+func (b *bed) metric(t *testing.T, namespace, pod, name string, labels ...string) float64 {
+	t.Helper()
+	return b.metricAt(t, namespace, pod, "4191", name, labels...)
+}
+
+func (b *bed) metricAt(t *testing.T, namespace, pod, port, name string, labels ...string) float64 {
+	t.Helper()
+	var text []byte
+	until(t, time.Minute, "metrics of "+pod, func() (err error) {
+		text, err = b.get(t.Context(), "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
+		return err
+	})
+	sum := 0.0
+lines:
+	for line := range strings.Lines(string(text)) {
+		m := sample.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil || m[1] != name {
+			continue
+		}
+		for _, l := range labels {
+			if !strings.Contains(","+m[2]+",", ","+l+",") {
+				continue lines
+			}
+		}
+		var v float64
+		if _, err := fmt.Sscan(m[3], &v); err != nil {
+			t.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+func denied(t *testing.T, b *bed) {
+	t.Cleanup(func() { b.kubectl(t, "delete", "namespace", "bank", "--ignore-not-found", "--wait=false") })
+	b.apply(t, "bank.yaml")
+	b.rollout(t, "bank", "deployment/vault")
+	b.apply(t, "clients.yaml")
+	b.kubectl(t, "-n", "bank", "wait", "pod", "-l", "app=client", "--for=condition=Ready", "--timeout="+patience.String())
+	var teller, thief seen
+	until(t, patience, "a hundred answers for each", func() error {
+		teller, thief = b.report(t, "bank", "teller", "8081"), b.report(t, "bank", "thief", "8081")
+		if teller.OK+teller.Denied+teller.Failed < 100 || thief.OK+thief.Denied+thief.Failed < 100 {
+			return fmt.Errorf("teller %+v, thief %+v", teller, thief)
+		}
+		return nil
+	})
+	t.Logf("the one who may: %d requests, %d denied, %d failed", teller.OK+teller.Denied+teller.Failed, teller.Denied, teller.Failed)
+	t.Logf("the one who may not: %d requests, %d denied, %d failed, %d let in", thief.OK+thief.Denied+thief.Failed, thief.Denied, thief.Failed, thief.OK)
+	if teller.Denied > 0 || teller.Failed > 0 {
+		t.Errorf("who may ask was refused: %+v", teller.Failures)
+	}
+	if thief.OK > 0 || thief.Failed > 0 {
+		t.Errorf("who may not ask was let in, or not told so: %+v", thief.Failures)
+	}
+	if n := b.metric(t, "bank", b.pods(t, "bank", "app=vault")[0].name, "inbound_http_authz_deny_total"); n < 100 {
+		t.Errorf("the vault's proxy counts %v denials", n)
+	}
+}
