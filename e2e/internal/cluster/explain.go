@@ -31,7 +31,7 @@ func (c *Cluster) explain(ctx context.Context, err error) error {
 			}
 			p.Why += fmt.Sprintf("; %s of node %s ended %d times by itself", part.Name, n.Host, s.Restarts)
 			if says(n.LogFile(part.Name), "too many open files") {
-				p.Why += " (too many open files: each cluster takes about 25 of the inotify instances that a user may have)"
+				p.Why += " (too many open files: each node takes about nine of the inotify instances that root may have)"
 				p.Next = "end clusters that nobody needs, or raise fs.inotify.max_user_instances with sysctl; then remove this one with weft-cluster down"
 			}
 		}

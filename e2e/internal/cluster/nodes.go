@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"path/filepath"
 
 	"github.com/weftmesh/weft/e2e/internal/node"
@@ -21,6 +23,11 @@ func (c *Cluster) launch(ctx context.Context, number int) (*node.Node, error) {
 	conf, err := c.config(number, dir)
 	if err != nil {
 		return nil, err
+	}
+	for _, dir := range []string{filepath.Join(conf.EtcDir(), "kubernetes"), conf.LibDir()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as in any system; keys in it are private files
+			return nil, fmt.Errorf("making a node's files: %w", err)
+		}
 	}
 	a, err := c.authorities()
 	if err != nil {
@@ -44,12 +51,34 @@ func (c *Cluster) launch(ctx context.Context, number int) (*node.Node, error) {
 	if err := writeNodeFiles(conf, c.place.values(number)); err != nil {
 		return nil, err
 	}
+	if number == 1 {
+		if err := giveAway(conf, c.place.controlUser()); err != nil {
+			return nil, err
+		}
+	}
 	n, err := node.Launch(ctx, c.program, conf, c.sw)
 	if err != nil {
 		return nil, err
 	}
 	c.step("node %s runs at %s", name, at)
 	return n, c.route(ctx, n, number)
+}
+
+// giveAway makes the control plane's user the owner of what it reads and writes.
+func giveAway(c node.Config, user uint32) error {
+	etcd := filepath.Join(c.LibDir(), "etcd")
+	if err := os.MkdirAll(etcd, 0o700); err != nil {
+		return fmt.Errorf("making etcd's directory: %w", err)
+	}
+	for _, root := range []string{etcd, filepath.Join(c.EtcDir(), "kubernetes")} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, int(user), int(user)))
+		})
+		if err != nil {
+			return fmt.Errorf("giving the control plane its files: %w", err)
+		}
+	}
+	return nil
 }
 
 // kubeconfigs says who has a file on a node.
@@ -97,7 +126,11 @@ func (c *Cluster) config(number int, dir string) (node.Config, error) {
 		if err != nil {
 			return node.Config{}, err
 		}
-		conf.Components = append(controlParts(p, etcd), conf.Components...)
+		control := controlParts(p, etcd)
+		for i := range control {
+			control[i].User = p.controlUser()
+		}
+		conf.Components = append(control, conf.Components...)
 	}
 	return conf, nil
 }

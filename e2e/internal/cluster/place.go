@@ -49,3 +49,11 @@ func (p place) pods6(number int) string {
 	}
 	return p.network.Pods6(p.number, number).String()
 }
+
+// controlUser runs the control plane, which needs no root: the kernel counts
+// inotify instances for each user (128 by default), and of the twenty-five that a
+// cluster takes sixteen are the control plane's.
+func (p place) controlUser() uint32 {
+	const first = 64000 // in no range that distributions give to people or services
+	return uint32(first + 10*int(p.network) + p.number)
+}

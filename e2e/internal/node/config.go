@@ -45,6 +45,8 @@ type Component struct {
 	Name string   `json:"name"` // also argv[0]
 	Path string   `json:"path"`
 	Args []string `json:"args"`
+	// User is the user and group that it runs as; 0 is root.
+	User uint32 `json:"user"`
 }
 
 // KubeDir is where a node sees Config.Kube.
@@ -68,6 +70,9 @@ const (
 
 // EtcDir is where the caller puts files that the node shall see in /etc.
 func (c Config) EtcDir() string { return filepath.Join(c.Dir, etcDir) }
+
+// LibDir is where the caller puts files that the node shall see in /var/lib.
+func (c Config) LibDir() string { return filepath.Join(c.Dir, libDir) }
 
 // LogFile is where the component's output is, on the machine.
 func (c Config) LogFile(component string) string {

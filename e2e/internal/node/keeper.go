@@ -85,11 +85,15 @@ func (k *keeper) spawn(p *kept) error {
 	}
 	defer null.Close() //nolint:errcheck // the same
 	// The lock is held from fork to here, so that reap knows the process when it ends.
+	as := &syscall.SysProcAttr{Setsid: true}
+	if p.what.User != 0 {
+		as.Credential = &syscall.Credential{Uid: p.what.User, Gid: p.what.User}
+	}
 	pid, err := syscall.ForkExec(p.what.Path, append([]string{p.what.Name}, p.what.Args...), &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   as,
 	})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", p.what.Path, err)
