@@ -40,12 +40,17 @@ var reaches = map[string]reach{
 	"services/injector":    {ours: control, kube: kubeTypes, reason: aFrontEnd},
 	"services/heartbeat":   {ours: control, kube: kubeTypes, reason: aFrontEnd},
 	"proxy":                {ours: []string{"proto", "services/kit"}, reason: "the proxy knows its control plane by the proxy API alone"},
-	"tools/weft":           {ours: control, kube: kubeTypes, nats: true, reason: "the command runs processes and does not link them"},
+	"charts":               {kube: kubeClient, nats: true, reason: "charts renders what helm would; its tests put the rendered NATS settings to a server"},
+	"tools/weft":           {ours: command, kube: kubeClient, nats: true, reason: "the command runs processes and does not link them"},
 	"e2e":                  {ours: control, kube: kubeClient, nats: true, reason: "e2e takes every process as a binary"},
 }
 
 // control is what a process of the control plane is made from.
 var control = []string{"proto", "bus", "services/kit"}
+
+// command is what the user's command is made from: what `weft install` prints
+// are the charts, and `weft inject` follows the injector's public rules.
+var command = append([]string{"charts", "services/injector"}, control...)
 
 const (
 	aService  = "services meet on the bus and on the wire"
