@@ -28,7 +28,7 @@ build:        ## compile every package, and every binary into .bin
 demo: binaries ## run a whole small mesh on this machine, with a live table; Ctrl-C stops it
 	$(BIN)/weft demo
 test: racebins ## run every test with the race detector, the process tests and the demo's check
-	WEFT_BIN=$(RACEBIN) go test -race work
+	WEFT_BIN=$(RACEBIN) WEFT_KUBE_BIN=$(BIN)/kube go test -race -timeout 30m work
 	$(RACEBIN)/weft demo --check
 race: test    ## the same as test, which always runs with the race detector
 check: binaries ## run the demo for a few seconds and verify mTLS, denial and loss of a replica
@@ -83,8 +83,10 @@ ci:           ## everything that must hold before a change lands
 	go work sync && git diff --exit-code
 	$(MAKE) alone
 	$(MAKE) host
+	$(MAKE) clusterbins
 	$(MAKE) test
 	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../shared/cases; fi
+	$(MAKE) e2e-cluster
 dead: tools   ## code that nothing reaches
 	@out=$$(deadcode -test work | grep -v 'unreachable func: Example' || true) && echo "$$out" && test -z "$$out"
 binaries:     ## build every binary into .bin
