@@ -63,7 +63,7 @@ $(BIN)/kube/.stamp: tools/kube/go.mod tools/kube/go.sum $(wildcard tools/kube/*/
 	@echo "building Kubernetes $(KUBEVERSION) for test clusters: about ten minutes on two idle cores the first time, seconds from Go's cache"
 	@began=$$(date +%s); cd tools/kube && GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags '$(KUBELDFLAGS)' -o $(BIN)/kube/ \
 		./hyperkube ./coredns helm.sh/helm/v3/cmd/helm github.com/nats-io/nats-server/v2 \
-		&& echo "built in $$(($$(date +%s) - began)) s: $(BIN)/kube"
+		&& ln -sf hyperkube $(BIN)/kube/kubectl && echo "built in $$(($$(date +%s) - began)) s: $(BIN)/kube"
 	@touch $@
 cluster: clusterbins clustertool ## start a Kubernetes on this machine, as root; NODES=2 gives it a second node
 	$(BIN)/weft-cluster up -nodes $(or $(NODES),1)
