@@ -21,9 +21,7 @@ type scenario struct {
 	Chart string `json:"chart"`
 	// HA lays values-ha.yaml below the values.
 	HA bool `json:"ha"`
-	// CLI renders what `weft install` would.
-	CLI bool `json:"cli"`
-	// Against shows only what is different from the chart's own values.
+	// Against shows only what is different from a default control plane.
 	Against bool `json:"against"`
 }
 
@@ -51,18 +49,10 @@ func TestGolden(t *testing.T) {
 				}
 				v = charts.Merge(ha, v)
 			}
-			opts := charts.Options{Helm: !s.CLI, Version: "v1.2.3"}
-			list, err := charts.Render(s.Chart, v, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := renderedWith(t, s.Chart, v, charts.Options{})
 			got := whole(t, list)
 			if s.Against {
-				base, err := charts.Render(s.Chart, nil, charts.Options{Helm: true, Version: "v1.2.3"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = difference(t, base, list)
+				got = difference(t, variants(t)["default"], list)
 			}
 			if *update {
 				set(a, "want", got)

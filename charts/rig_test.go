@@ -92,6 +92,10 @@ bus: {tls: {source: secrets}}`),
 	}
 }
 
+// decoded are manifests that object has seen; decoding is dear under the race
+// detector, and nobody changes what it gives.
+var decoded sync.Map
+
 // object is a manifest as Kubernetes' own type; kinds of others are nil.
 func object(t *testing.T, m charts.Manifest) runtime.Object {
 	t.Helper()
@@ -99,10 +103,14 @@ func object(t *testing.T, m charts.Manifest) runtime.Object {
 	case "apiextensions.k8s.io", "cert-manager.io", "monitoring.coreos.com":
 		return nil
 	}
+	if o, ok := decoded.Load(m.YAML); ok {
+		return o.(runtime.Object)
+	}
 	o, _, err := strict.Decode([]byte(m.YAML), nil, nil)
 	if err != nil {
 		t.Fatalf("%s: %s %s: %v\n%s", m.File, m.Kind, m.Name, err, m.YAML)
 	}
+	decoded.Store(m.YAML, o)
 	return o
 }
 

@@ -2,6 +2,7 @@ package charts_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -163,9 +164,7 @@ func TestWebhookCannotLockOut(t *testing.T) {
 
 func withLabel(in map[string]string, key string) map[string]string {
 	out := map[string]string{key: ""}
-	for k, v := range in {
-		out[k] = v
-	}
+	maps.Copy(out, in)
 	return out
 }
 
