@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -87,12 +88,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (c *cluster) told(event string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.events {
-		if e == event {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.events, event)
 }
 
 // kubeconfig is a file by which the service finds the cluster.
@@ -216,7 +212,7 @@ func TestProcessThatCannotStart(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.before()
-			cmd := command(t, append(base[:len(base):len(base)], tt.more...)...)
+			cmd := command(t, append(slices.Clip(base), tt.more...)...)
 			out, err := cmd.CombinedOutput()
 			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(string(out), tt.want) {
 				t.Errorf("exit %d (%v), want %d and %q in\n%s", code, err, tt.code, tt.want, out)

@@ -78,7 +78,7 @@ func clean(o Object, what string) bool {
 	values := child(meta, what)
 	before := len(values)
 	maps.DeleteFunc(values, func(key string, value any) bool {
-		return strings.HasPrefix(key, "linkerd.io") && !(key == decide.InjectAnnotation && value == "disabled")
+		return strings.HasPrefix(key, "linkerd.io") && (key != decide.InjectAnnotation || value != "disabled")
 	})
 	if len(values) == before {
 		return false

@@ -80,7 +80,7 @@ func (f *Fallback) Review(ctx context.Context, token []byte) (string, error) {
 	f.restUntil.Store(now.Add(restFor).UnixNano())
 	if f.away.CompareAndSwap(false, true) {
 		slog.Warn("the API server cannot be asked: tokens are checked with its last known keys",
-			"usable", keys != nil, obs.Error(err))
+			slog.Bool("usable", keys != nil), obs.Error(err))
 	}
 	if keys == nil {
 		f.count.WithLabelValues("no_keys").Inc()
