@@ -29,7 +29,7 @@ func pod(t testing.TB, name, words string) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	}
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
 		case "ns":
@@ -74,7 +74,7 @@ func ref(owner string) metav1.OwnerReference {
 
 func namespace(name, words string) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}}}
-	for _, w := range strings.Fields(words) {
+	for w := range strings.FieldsSeq(words) {
 		if value, ok := strings.CutPrefix(w, "inject="); ok {
 			n.Annotations[inject] = value
 		} else {

@@ -102,7 +102,7 @@ func (h *Herald) event(n *census.Notice, now time.Time) *corev1.Event {
 		Source:              corev1.EventSource{Component: component},
 		FirstTimestamp:      at,
 		LastTimestamp:       at,
-		Count:               int32(min(n.Pods, 1<<30)), //nolint:gosec // just bounded
+		Count:               int32(min(n.Pods, 1<<30)),
 		ReportingController: component,
 		ReportingInstance:   h.cfg.Instance,
 	}
