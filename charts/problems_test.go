@@ -35,6 +35,8 @@ func TestProblems(t *testing.T) {
 		{"certificates for servers of others", `nats: {enabled: false, url: "tls://a:4222"}`, "the NATS servers are not ours"},
 		{"credentials for our servers", `bus: {auth: credentials}`, "bus.auth is credentials but nats.enabled is true"},
 		{"high availability of one", `highAvailability: true`, "highAvailability with controllerReplicas=1"},
+		{"high availability of one front-end", `{highAvailability: true, controllerReplicas: 3, policyController: {replicas: 1}}`, "highAvailability with policyController.replicas=1"},
+		{"high availability that scales to one", `{highAvailability: true, controllerReplicas: 3, destinationController: {autoscaling: {enabled: true, minReplicas: 1}}}`, "destinationController.autoscaling.minReplicas=1"},
 		{"high availability on one server", `{highAvailability: true, controllerReplicas: 3, nats: {replicas: 1}}`, "highAvailability with one NATS server"},
 		{"high availability on two servers", `{highAvailability: true, controllerReplicas: 3, nats: {replicas: 2}}`, "highAvailability with nats.replicas=2"},
 		{"nodes that can't be drained", `{enablePodDisruptionBudget: true, podDisruptionBudget: {maxUnavailable: 0}}`, "podDisruptionBudget.maxUnavailable is 0"},

@@ -53,7 +53,16 @@
 {{- end }}
 {{- end }}
 {{- if $v.highAvailability }}
-{{- range $name, $n := dict "controllerReplicas" (int $v.controllerReplicas) "watcher.replicas" (int $v.watcher.replicas) }}
+{{- $counts := dict "controllerReplicas" (int $v.controllerReplicas) "watcher.replicas" (int $v.watcher.replicas) }}
+{{- range $name := list "destinationController" "policyController" "identity" "proxyInjector" }}
+{{- $of := index $v $name }}
+{{- if (($of.autoscaling).enabled) }}
+{{- $_ := set $counts (printf "%s.autoscaling.minReplicas" $name) (int $of.autoscaling.minReplicas) }}
+{{- else if $of.replicas }}
+{{- $_ := set $counts (printf "%s.replicas" $name) (int $of.replicas) }}
+{{- end }}
+{{- end }}
+{{- range $name, $n := $counts }}
 {{- if lt $n 2 }}
 {{- $problems = append $problems (printf "highAvailability with %s=%d.\n  why:  one pod cannot be replaced without an interruption\n  next: set it to 3, or use values-ha.yaml" $name $n) }}
 {{- end }}
