@@ -41,8 +41,10 @@ func TestEveryKind(t *testing.T) {
 	s.create(t, in(endpointSlices, ns), named("web-abc", object{
 		"metadata":    object{"labels": object{"kubernetes.io/service-name": "web"}},
 		"addressType": "IPv4", "ports": []any{object{"name": "http", "port": 8080, "protocol": "TCP"}},
-		"endpoints": []any{object{"addresses": []any{"10.1.0.7"}, "conditions": object{"ready": true}, "nodeName": "node-a",
-			"targetRef": object{"kind": "Pod", "namespace": ns, "name": "web-1-a"}}},
+		"endpoints": []any{object{
+			"addresses": []any{"10.1.0.7"}, "conditions": object{"ready": true}, "nodeName": "node-a",
+			"targetRef": object{"kind": "Pod", "namespace": ns, "name": "web-1-a"},
+		}},
 	}))
 	s.create(t, in(servers, ns), serverSpec("web", 8080))
 	v1alpha1 := func(kind, name string, spec object) object {

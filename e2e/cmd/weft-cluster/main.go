@@ -12,9 +12,10 @@ import (
 	"os/signal"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weftmesh/weft/e2e/internal/cluster"
 	"github.com/weftmesh/weft/services/kit/say"
-	"golang.org/x/sys/unix"
 )
 
 const usage = `usage: weft-cluster [-dir DIR] [-kube DIR] [-name c1] COMMAND

@@ -6,8 +6,9 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/weftmesh/weft/e2e/internal/node"
 	"golang.org/x/sys/unix"
+
+	"github.com/weftmesh/weft/e2e/internal/node"
 )
 
 // Main is the first thing that a program calls which clusters are started from:

@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/weftmesh/weft/e2e/internal/node"
 	"golang.org/x/tools/txtar"
+
+	"github.com/weftmesh/weft/e2e/internal/node"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")

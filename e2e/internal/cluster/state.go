@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weftmesh/weft/e2e/internal/node"
 	"golang.org/x/sys/unix"
+
+	"github.com/weftmesh/weft/e2e/internal/node"
 )
 
 // A state directory holds switch/, and a directory per cluster with its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/weftmesh/weft/e2e/internal/cluster"
 )
 

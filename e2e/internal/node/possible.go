@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/weftmesh/weft/services/kit/say"
 	"golang.org/x/sys/unix"
+
+	"github.com/weftmesh/weft/services/kit/say"
 )
 
 // Possible says in a say.Problem why nodes with their state below dir can't run

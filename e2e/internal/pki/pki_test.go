@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/weftmesh/weft/e2e/internal/pki"
 )
 

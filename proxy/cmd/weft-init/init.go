@@ -77,8 +77,10 @@ func (a *initArgs) ignored() []string {
 		name  string
 		given bool
 	}{
-		{"firewall-bin-path", a.binPath != ""}, {"firewall-save-bin-path", a.savePath != ""},
-		{"iptables-mode", a.mode != ""}, {"use-wait-flag", a.wait},
+		{"firewall-bin-path", a.binPath != ""},
+		{"firewall-save-bin-path", a.savePath != ""},
+		{"iptables-mode", a.mode != ""},
+		{"use-wait-flag", a.wait},
 	} {
 		if x.given {
 			out = append(out, x.name)

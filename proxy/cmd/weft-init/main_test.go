@@ -70,8 +70,13 @@ func TestGolden(t *testing.T) {
 
 func TestJobIsChosenByName(t *testing.T) {
 	for _, args := range [][]string{
-		{"/usr/lib/linkerd/linkerd2-proxy-init"}, {"weft-init", "init"}, {"linkerd2-network-validator"}, {"weft-init", "validate"},
-		{"linkerd-await"}, {"/weft-init", "await"}, {"/weft-init", "linkerd-await"},
+		{"/usr/lib/linkerd/linkerd2-proxy-init"},
+		{"weft-init", "init"},
+		{"linkerd2-network-validator"},
+		{"weft-init", "validate"},
+		{"linkerd-await"},
+		{"/weft-init", "await"},
+		{"/weft-init", "linkerd-await"},
 	} {
 		var out, problems bytes.Buffer
 		if code := run(t.Context(), append(args, "--help"), nil, &out, &problems); code != 0 || problems.Len() > 0 || out.Len() == 0 {

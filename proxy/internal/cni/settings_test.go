@@ -42,7 +42,8 @@ func TestOptions(t *testing.T) {
 			`{"config.linkerd.io/skip-outbound-ports":"99"}`, nil, func(o *redirect.Options) { o.SkipOutbound = []string{"99"} },
 		},
 		{
-			"the control plane", `{` + proxy + `}`, `{}`, []string{"443", "6443"},
+			"the control plane", `{` + proxy + `}`, `{}`,
+			[]string{"443", "6443"},
 			func(o *redirect.Options) { o.SkipOutbound = []string{"25", "26", "443", "6443"} },
 		},
 		{

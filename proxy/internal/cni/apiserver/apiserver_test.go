@@ -79,8 +79,10 @@ func TestServer(t *testing.T) {
 
 func TestBadKubeconfigs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	for _, content := range []string{"", "apiVersion: v1", "{}", `{"clusters":[{}],"users":[{}]}`, `{"clusters":[{"cluster":{"server":"ftp://x"}}],"users":[{"user":{"token":"secret"}}]}`,
-		`{"clusters":[{"cluster":{"server":"https://x","certificate-authority-data":"c2VjcmV0"}}],"users":[{"user":{"token":"secret"}}]}`} {
+	for _, content := range []string{
+		"", "apiVersion: v1", "{}", `{"clusters":[{}],"users":[{}]}`, `{"clusters":[{"cluster":{"server":"ftp://x"}}],"users":[{"user":{"token":"secret"}}]}`,
+		`{"clusters":[{"cluster":{"server":"https://x","certificate-authority-data":"c2VjcmV0"}}],"users":[{"user":{"token":"secret"}}]}`,
+	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

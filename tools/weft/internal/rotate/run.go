@@ -70,7 +70,7 @@ func (o *options) begin(ctx context.Context, to writer, f *Facts, name string, o
 			What: "a rotation of the trust anchor is under way", Why: "to the anchor with SHA-256 " + f.New[:min(12, len(f.New))],
 			Next: "go on with it by leaving --generate away, or give it up with --abort", Code: exitUsage,
 		}
-	case f.New == "" && (f.ExternalCA):
+	case f.New == "" && f.ExternalCA:
 		return nil, &say.Problem{
 			What: "the trust anchors are not the mesh's to change", Why: "identity.externalCA is set: somebody else writes ConfigMap " + rootsMap,
 			Next: "add the new anchor there; `weft identity rotate` shows which pods trust it and which show it",
