@@ -98,16 +98,30 @@ func (e *Endpoint) over2(c Call) (*http.Response, error) {
 	if ctx := c.Request.Context(); ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if spent(err) {
+		e.h2.renounce(conn)
+	}
 	if !wrote.Load() || unprocessed(err) {
 		return nil, &unsentError{err}
 	}
 	return nil, err
 }
 
+// The library exports neither error.
+const (
+	saidGoAway = "http2: Transport received Server's graceful shutdown GOAWAY"
+	saidSpent  = "http2: client conn not usable"
+)
+
+// spent knows a connection that takes no more requests but lives on for those it
+// has: its peer is about to leave, or all numbers of streams are used up. The
+// connection itself has no error then.
+func spent(err error) bool { return err.Error() == saidGoAway || err.Error() == saidSpent }
+
 // unprocessed knows the ways in which a peer says that it has not looked at a
-// request (RFC 9113 §8.7). The library has no exported error for the first.
+// request (RFC 9113 §8.7).
 func unprocessed(err error) bool {
-	if err.Error() == "http2: Transport received Server's graceful shutdown GOAWAY" {
+	if err.Error() == saidGoAway {
 		return true
 	}
 	var reset http2.StreamError

@@ -336,6 +336,57 @@ func TestCloseLetsRequestsEnd(t *testing.T) {
 	<-ended // the connection is closed once it has nothing to do
 }
 
+// TestPeerThatLeavesWhileItIsBusy: a server that says GOAWAY still has a request
+// to answer. New ones get another connection at once.
+func TestPeerThatLeavesWhileItIsBusy(t *testing.T) {
+	leave := make(chan struct{})
+	p := listen(t, nil, serveHTTP2(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Act") {
+		case "stay":
+			_ = http.NewResponseController(w).Flush()
+			<-leave
+		case "go":
+			w.Header().Set("Connection", "close") // the library's word for GOAWAY
+		}
+		_, _ = io.WriteString(w, "whole")
+	})))
+	e := New(resolve.Endpoint{Addr: p.addr, Hint: resolve.HintH2}, deps(t, nil), new(reach))
+	defer e.Close()
+	ask := func(act string) *http.Response {
+		t.Helper()
+		for range 3 { // what is not sent is sent again, as the outbound proxy does
+			r := request(t, "")
+			r.Header.Set("Act", act)
+			res, err := e.RoundTrip(Call{Request: r, HTTP2: true})
+			if err == nil {
+				return res
+			}
+			if !Unsent(err) {
+				t.Fatalf("%s: %v", act, err)
+			}
+		}
+		t.Fatalf("%s is not sent, however often", act)
+		return nil
+	}
+	whole := func(res *http.Response) {
+		t.Helper()
+		defer func() { _ = res.Body.Close() }()
+		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "whole" {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	long := ask("stay")
+	whole(ask("go"))
+	for range 50 {
+		whole(ask(""))
+	}
+	close(leave)
+	whole(long)
+	if got := p.accepted.Load(); got != 2 {
+		t.Errorf("%d connections, want 2", got)
+	}
+}
+
 // The library's GOAWAY error is known by its text only.
 func TestUnprocessed(t *testing.T) {
 	for err, want := range map[error]bool{

@@ -84,6 +84,17 @@ func (m *multiplex) make(ctx context.Context, a *attempt) {
 	close(a.done)
 }
 
+// renounce makes place for another connection. The requests on the old one go on.
+func (m *multiplex) renounce(c *shared) {
+	m.mu.Lock()
+	if m.conn == c {
+		m.conn = nil
+	}
+	m.mu.Unlock()
+	c.retired.Store(true)
+	c.settle()
+}
+
 // close retires the connection: its streams end first, however late.
 func (m *multiplex) close() {
 	m.mu.Lock()
