@@ -84,6 +84,7 @@ func (b *bed) start(t *testing.T) {
 	if err := cluster.Missing(o); err != nil {
 		t.Skip(err)
 	}
+	keep := *state != "" && *images == "" // and with it the images that were loaded
 	if *images == "" {
 		*images = filepath.Join(b.root, ".bin", "images")
 	}
@@ -95,6 +96,9 @@ func (b *bed) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.target = b.own
+	if keep {
+		return
+	}
 	if err := b.target.Load(t.Context(), tars...); err != nil {
 		t.Fatal(err)
 	}

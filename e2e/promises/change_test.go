@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -23,12 +22,7 @@ func scaled(t *testing.T, b *bed) {
 		if n == 5 {
 			for _, tier := range tiers[:2] {
 				for _, p := range b.pods(t, "shop", "app="+tier.app) {
-					until(t, time.Minute, "requests at "+p.name, func() error {
-						if b.metric(t, "shop", p.name, "request_total", `direction="inbound"`, `tls="true"`) == 0 {
-							return errors.New("none came")
-						}
-						return nil
-					})
+					b.requested(t, time.Minute, p.name)
 				}
 			}
 		}

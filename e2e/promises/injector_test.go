@@ -101,7 +101,7 @@ func unmeshed(t *testing.T, b *bed) {
 		}
 		counted := 0.0
 		for _, p := range b.pods(t, controlPlane, "linkerd.io/control-plane-component=watcher") {
-			counted += b.metricAt(t, controlPlane, p.name, "9989", "weft_watcher_unmeshed_pods")
+			counted += b.metrics(t, controlPlane, p.name, watcherAdmin).sum(t, "weft_watcher_unmeshed_pods")
 		}
 		if said == "" || counted == 0 {
 			return errors.New("event " + said + fmt.Sprintf(", %v pods counted", counted))

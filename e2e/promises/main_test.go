@@ -12,7 +12,7 @@ var (
 	registry = flag.String("registry", "weft.local", "first part of the images' names, where KUBECONFIG names a cluster")
 	tag      = flag.String("tag", "dev", "last part of the images' names")
 	natsName = flag.String("nats", "", "image of NATS, name:version; empty means the chart's, or the test bed's own")
-	images   = flag.String("images", "", "directory of the images' archives, for a cluster that is started here; empty means .bin/images")
+	images   = flag.String("images", "", "directory of the images' archives, for a cluster that is started here; empty means .bin/images, or with -state that they are there")
 	state    = flag.String("state", "", "keep the cluster, and use the one that is there, in this directory; empty means a new one")
 	rate     = flag.Float64("rate", 100, "pages a second that are asked for over kept connections; a page is three requests")
 	previous = flag.String("previous", "HEAD~1", "revision whose chart the upgrade comes from")

@@ -1,7 +1,6 @@
 package promises
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,12 +39,7 @@ func busLost(t *testing.T, b *bed) {
 		if old[p.name] {
 			continue
 		}
-		until(t, 10*time.Second, "requests at the new endpoint", func() error {
-			if b.metric(t, "shop", p.name, "request_total", `direction="inbound"`, `tls="true"`) == 0 {
-				return errors.New("none came")
-			}
-			return nil
-		})
+		b.requested(t, 10*time.Second, p.name)
 	}
 	t.Logf("a new endpoint got requests %s after it was ready, %s after the servers were",
 		time.Since(ready).Round(time.Millisecond), time.Since(back).Round(time.Millisecond))
