@@ -18,7 +18,9 @@ func (j *job) redirect(s *script) {
 		at = "/spec/initContainers/0"
 	}
 	if j.v.CNIEnabled {
-		s.add(at, j.validator())
+		if v, ok := j.validator(); ok {
+			s.add(at, v)
+		}
 		return
 	}
 	s.add("/spec/volumes/-", corev1.Volume{
@@ -132,10 +134,18 @@ func orNobody(id int64) int64 {
 	return id
 }
 
-func (j *job) validator() corev1.Container {
-	v, connect, listen := &j.v.NetworkValidator, "[fd00::1]:20001", fmt.Sprintf("[::]:%d", j.v.Proxy.Ports.Outbound)
+// validator connects to where the pod's annotations let it be redirected from;
+// there is none if they say that nothing is.
+func (j *job) validator() (c corev1.Container, ok bool) {
+	const usual = 20001
+	v := &j.v.NetworkValidator
+	port, ok := j.v.ProxyInit.Redirected(usual)
+	if !ok {
+		return c, false
+	}
+	connect, listen := fmt.Sprintf("[fd00::1]:%d", port), fmt.Sprintf("[::]:%d", j.v.Proxy.Ports.Outbound)
 	if j.v.DisableIPv6 {
-		connect, listen = "1.1.1.1:20001", fmt.Sprintf("0.0.0.0:%d", j.v.Proxy.Ports.Outbound)
+		connect, listen = fmt.Sprintf("1.1.1.1:%d", port), fmt.Sprintf("0.0.0.0:%d", j.v.Proxy.Ports.Outbound)
 	}
 	if v.ConnectAddr != "" {
 		connect = v.ConnectAddr
@@ -163,7 +173,7 @@ func (j *job) validator() corev1.Container {
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-	}
+	}, true
 }
 
 // debug is the container with network tools; some clusters demand probes, so

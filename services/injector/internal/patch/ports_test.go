@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +45,38 @@ func TestPortsOfEveryContainer(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, got[name]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The validator must not connect to a port that the pod's annotations exclude
+// from the redirection that it is to prove.
+func TestValidatorAndSkippedPorts(t *testing.T) {
+	for _, tt := range []struct{ skip, want string }{
+		{"", "1.1.1.1:20001"},
+		{"1-20000, 20002-65535", "1.1.1.1:20001"},
+		{"20001", "1.1.1.1:20002"},
+		{"80,20000-30000,30001,x,7-5,99999", "1.1.1.1:30002"},
+		{"2-65535", "1.1.1.1:1"},
+		{"0-65535", ""},
+		{"1-30000,25000-65535", ""},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+		pod.Annotations = map[string]string{"config.linkerd.io/skip-outbound-ports": tt.skip}
+		v := values.Default("v1")
+		v.CNIEnabled = true
+		ops, _, err := patch.Pod(patch.Input{Pod: pod, Values: v, Anchors: "x", ControllerNamespace: "linkerd"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, op := range ops {
+			if c, ok := op.Value.(corev1.Container); ok && c.Name == "linkerd-network-validator" {
+				got = c.Args[slices.Index(c.Args, "--connect-addr")+1]
+			}
+		}
+		if got != tt.want {
+			t.Errorf("skip-outbound-ports %q: the validator connects to %q, want %q", tt.skip, got, tt.want)
 		}
 	}
 }

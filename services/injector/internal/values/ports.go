@@ -45,3 +45,37 @@ func named(name string, pod *corev1.Pod) (int32, bool) {
 	}
 	return 0, false
 }
+
+// Redirected is a port to which connections go through the proxy: the wanted one
+// or, if that is among IgnoreOutboundPorts, the next that is not. false means
+// that none does.
+func (i *ProxyInit) Redirected(want int) (int, bool) {
+	const ports = 1 << 16
+	var change [ports + 1]int // of the number of ranges that a port is in, when going up
+	for item := range strings.SplitSeq(i.IgnoreOutboundPorts, ",") {
+		if item = strings.TrimSpace(item); !isPorts(item) {
+			continue // the redirection refuses it, too
+		}
+		from, to, isRange := strings.Cut(item, "-")
+		if !isRange {
+			to = from
+		}
+		a, _ := strconv.Atoi(from) // isPorts
+		b, _ := strconv.Atoi(to)
+		change[a]++
+		change[b+1]--
+	}
+	ranges, first := change[0], 0
+	for port := 1; port < ports; port++ {
+		if ranges += change[port]; ranges > 0 {
+			continue
+		}
+		if port >= want {
+			return port, true
+		}
+		if first == 0 {
+			first = port
+		}
+	}
+	return first, first > 0
+}
