@@ -74,6 +74,11 @@ images: clusterbins clustertool ## build Weft's images from static binaries into
 clustertool:  ## build the command that starts clusters into .bin
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/ ./e2e/cmd/weft-cluster
+e2e-cluster: clusterbins ## prove the promises on a cluster started here, as root, or on KUBECONFIG's (REGISTRY=, TAG=); RATE=, RUN=text
+	@[ -n "$(KUBECONFIG)" ] || $(MAKE) --no-print-directory images
+	@mkdir -p $(BIN) && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./tools/weft
+	cd e2e && WEFT_CLUSTER=1 WEFT_BIN=$(BIN) go test -count 1 -v -timeout 40m -run 'TestPromises/(helm_installs|$(or $(RUN),.*))' ./promises \
+		-args $(if $(REGISTRY),-registry $(REGISTRY)) $(if $(TAG),-tag $(TAG)) $(if $(RATE),-rate $(RATE))
 ci:           ## everything that must hold before a change lands
 	$(MAKE) tools
 	$(MAKE) gen && git diff --exit-code
@@ -100,4 +105,4 @@ $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
 .PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins \
-	clusterbins cluster cluster-down clustertool images
+	clusterbins cluster cluster-down clustertool images e2e-cluster
