@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -48,9 +49,7 @@ func named(name string, fields object) object {
 	o := object{"metadata": map[string]any{"name": name}}
 	for k, v := range fields {
 		if k == "metadata" {
-			for mk, mv := range v.(object) {
-				o["metadata"].(map[string]any)[mk] = mv
-			}
+			maps.Copy(o["metadata"].(map[string]any), v.(object))
 			continue
 		}
 		o[k] = v

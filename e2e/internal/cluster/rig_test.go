@@ -30,7 +30,7 @@ func needCluster(t *testing.T) cluster.Options {
 	if os.Getenv("WEFT_CLUSTER") == "" {
 		t.Skip("starts a real Kubernetes, which takes root and a minute; set WEFT_CLUSTER=1 to run it")
 	}
-	dir, err := os.MkdirTemp("", "weft-cluster-") // a test's own is too long for sockets
+	dir, err := os.MkdirTemp("", "weft-cluster-") //nolint:usetesting // a test's own is too long for sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (k *keeper) spawn(p *kept) error {
 	if p.what.User != 0 {
 		as.Credential = &syscall.Credential{Uid: p.what.User, Gid: p.what.User}
 	}
-	pid, err := syscall.ForkExec(p.what.Path, append([]string{p.what.Name}, p.what.Args...), &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(p.what.Path, append([]string{p.what.Name}, p.what.Args...), &syscall.ProcAttr{ //nolint:gosec // a component of the cluster
 		Dir:   "/",
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
@@ -158,7 +158,7 @@ func (k *keeper) reap(ended <-chan os.Signal) {
 	for range ended {
 		for {
 			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-			if err == unix.EINTR { //nolint:errorlint // a system call's own number
+			if err == unix.EINTR {
 				continue
 			}
 			if err != nil || pid <= 0 {

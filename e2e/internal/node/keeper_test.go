@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // keep starts a keeper and returns the node that it would be.
 func keep(t *testing.T, components ...Component) *Node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "weft-keeper-") // a test's own may be too long for a socket
+	dir, err := os.MkdirTemp("", "weft-keeper-") //nolint:usetesting // a test's own may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func launch(program, word, arg, out string, flags uintptr) (*child, error) {
 
 func (c *child) kill() {
 	_ = unix.Kill(c.pid, unix.SIGKILL)
-	c.gate.Close() //nolint:errcheck // nothing was written
+	_ = c.gate.Close() // nothing was written
 	<-c.done
 }
 
@@ -111,7 +111,7 @@ func (c *child) release(ctx context.Context, socket string) error {
 	defer tick.Stop()
 	for {
 		if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket); err == nil {
-			conn.Close()
+			_ = conn.Close()
 			return nil
 		}
 		select {

@@ -150,6 +150,6 @@ func (n *Node) Listens(ctx context.Context, socket string) bool {
 	if err != nil {
 		return false
 	}
-	conn.Close()
+	_ = conn.Close()
 	return true
 }

@@ -79,7 +79,7 @@ func TestAwait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newProxy(t, tt.readyFrom)
 			argv := []string{"linkerd-await", "--backoff=5ms", "--port=" + p.port}
-			for _, word := range strings.Fields(strings.ReplaceAll(tt.args, "\t", "\x00")) {
+			for word := range strings.FieldsSeq(strings.ReplaceAll(tt.args, "\t", "\x00")) {
 				argv = append(argv, strings.ReplaceAll(strings.Trim(word, "'"), "\x00", " "))
 			}
 			cmd := program(t, argv...)

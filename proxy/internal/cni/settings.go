@@ -3,6 +3,7 @@ package cni
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -89,9 +90,9 @@ func (s *Settings) options(pod *apiserver.Pod, namespace map[string]string, apiP
 		key  string
 		port int64
 	}{{"control-port", 4190}, {"admin-port", 4191}} {
-		o.SkipInbound = append(o.SkipInbound[:len(o.SkipInbound):len(o.SkipInbound)], strconv.FormatInt(whole(own.key, own.port), 10))
+		o.SkipInbound = append(slices.Clip(o.SkipInbound), strconv.FormatInt(whole(own.key, own.port), 10))
 	}
-	o.SkipOutbound = append(o.SkipOutbound[:len(o.SkipOutbound):len(o.SkipOutbound)], apiPorts...)
+	o.SkipOutbound = append(slices.Clip(o.SkipOutbound), apiPorts...)
 	if len(bad) > 0 {
 		return o, fail(codeConfig, "the pod's annotations make no sense", strings.Join(bad, "; "), "correct them and create the pod again")
 	}

@@ -133,7 +133,7 @@ func (c *Client) WatchPods(ctx context.Context, query url.Values) iter.Seq2[Even
 				Object json.RawMessage `json:"object"`
 			}
 			if err := lines.Decode(&raw); err != nil {
-				if err != io.EOF { //nolint:errorlint // Decode returns it bare, at the end of the stream
+				if err != io.EOF {
 					yield(Event{}, fmt.Errorf("watching pods: %w", err))
 				}
 				return

@@ -26,10 +26,14 @@ import (
 // Addresses of the pod and of its neighbour, which also answers for a service's
 // cluster address, and is reached over the default route.
 const (
-	PodIP, PodIP6         = "10.88.0.2", "fd88::2"
-	OutsideIP, OutsideIP6 = "10.88.0.1", "fd88::1"
-	OtherIP, OtherIP6     = "10.88.0.7", "fd88::7" // the neighbour's second address
-	ServiceIP, ServiceIP6 = "10.99.0.10", "fd99::10"
+	PodIP      = "10.88.0.2"
+	PodIP6     = "fd88::2"
+	OutsideIP  = "10.88.0.1"
+	OutsideIP6 = "fd88::1"
+	OtherIP    = "10.88.0.7" // the neighbour's second address
+	OtherIP6   = "fd88::7"
+	ServiceIP  = "10.99.0.10"
+	ServiceIP6 = "fd99::10"
 )
 
 // patience bounds one connection: far more than it needs, for a busy machine.

@@ -26,7 +26,7 @@ func BindFormat(cmd *cobra.Command) *Format {
 	return &f
 }
 
-// String, Set and Type make a Format a flag's value.
+// String is a part of being a flag's value, as Set and Type are.
 func (f *Format) String() string { return string(*f) }
 
 // Set refuses what cannot be written.

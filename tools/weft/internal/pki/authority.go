@@ -64,11 +64,12 @@ func (a *Authority) NewIssuer(name string, now time.Time, life time.Duration) (*
 
 // PEM is the certificate and what belongs to its chain.
 func (a *Authority) PEM() string {
-	text := certPEM(a.Cert)
+	var text strings.Builder
+	text.WriteString(certPEM(a.Cert))
 	for _, c := range a.Chain {
-		text += certPEM(c)
+		text.WriteString(certPEM(c))
 	}
-	return text
+	return text.String()
 }
 
 // KeyPEM is the private key. It belongs in a Secret or a file of mode 0600, and

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -209,9 +210,7 @@ func Stage(ctx context.Context, to writer, ns string, issuer *pki.Authority) err
 	}
 	return edit(ctx, to, there, func(now map[string]any, _ map[string]string) {
 		clear(now)
-		for k, v := range data {
-			now[k] = v
-		}
+		maps.Copy(now, data)
 	})
 }
 

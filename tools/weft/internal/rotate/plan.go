@@ -20,25 +20,25 @@ import (
 type Act int
 
 const (
-	// Idle: nothing is under way.
+	// Idle means that nothing is under way.
 	Idle Act = iota
-	// Blocked: somebody else must act first; Why says who.
+	// Blocked means that somebody else must act first; Why says who.
 	Blocked
 	// AddAnchor puts the new anchor into the bundle, beside the old ones.
 	AddAnchor
 	// SyncConfig tells linkerd-config what the bundle is.
 	SyncConfig
-	// RestartProxies: the pods must be started anew, to trust the new anchor.
+	// RestartProxies means that pods must be started anew, to trust the new anchor.
 	RestartProxies
 	// ReplaceIssuer puts the staged issuer in place.
 	ReplaceIssuer
-	// AwaitNodes: the kubelets may not have brought a change to all replicas yet.
+	// AwaitNodes waits, since the kubelets may not have brought a change to all replicas yet.
 	AwaitNodes
-	// AwaitProxies: the pods still show, or may show, a chain under an old anchor.
+	// AwaitProxies waits, since pods still show, or may show, a chain under an old anchor.
 	AwaitProxies
 	// DropAnchors takes the old anchors out of the bundle.
 	DropAnchors
-	// Done: the rotation is complete.
+	// Done means that the rotation is complete.
 	Done
 )
 

@@ -24,7 +24,7 @@ const (
 	JSON  Format = "json"  // one document at the end
 )
 
-// String, Set and Type make a format a flag's value.
+// String is a part of being a flag's value, as Set and Type are.
 func (f *Format) String() string { return string(*f) }
 
 // Set refuses what nothing can write.
