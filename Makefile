@@ -21,7 +21,7 @@ MAINS := ./services/watcher ./services/destination ./services/policy ./services/
 	./tools/weft ./tools/weft/cmd/weft-demo-app
 
 help:         ## print this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile
 build:        ## compile every package, and every binary into .bin
 	go build -o /dev/null work
 	@$(MAKE) --no-print-directory binaries

@@ -20,7 +20,7 @@ var (
 	targetLine = regexp.MustCompile(`(?m)^([\w-]+(?: +[\w-]+)*) *:((?:[^=\n].*)?)$`)
 	phonyLine  = regexp.MustCompile(`(?m)^\.PHONY *:(.*)$`)
 	// listable is what the help target's own pattern finds.
-	listable = regexp.MustCompile(`^[a-z-]+$`)
+	listable = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
 func (r *repo) makeTargets() []target {
@@ -51,7 +51,7 @@ func makeTargets(r *repo) (int, []problem) {
 			add("is not in .PHONY", "add it: a file of that name would switch it off")
 		}
 		if !listable.MatchString(t.name) {
-			add("is not found by make help", "name it with lower-case letters and hyphens")
+			add("is not found by make help", "name it with lower-case letters, digits and hyphens")
 		}
 		switch {
 		case t.sentence == "":

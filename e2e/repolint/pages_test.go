@@ -41,7 +41,7 @@ var (
 	fence    = regexp.MustCompile("(?ms)^```([a-z]*)[^\n]*\n(.*?)^```")
 	indented = regexp.MustCompile(`(?m)^ {4}\S.*$`)
 	span     = regexp.MustCompile("`([^`\n]+)`")
-	makeCall = regexp.MustCompile(`(?m)(?:^|[\s;&|(])make ([a-z][a-z-]*)`)
+	makeCall = regexp.MustCompile(`(?m)(?:^|[\s;&|(])make ([a-z][a-z0-9-]*)`)
 	weftCall = regexp.MustCompile(`(?m)(?:^|[\s;&|(/])weft ([a-z][a-z-]*)`)
 )
 
