@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -69,7 +68,7 @@ func (b *bed) start(t *testing.T) {
 		}
 		dir = filepath.Join(parent, "state")
 		t.Cleanup(func() {
-			if err := cluster.Down(context.WithoutCancel(t.Context()), cluster.Options{Dir: dir}); err != nil {
+			if err := cluster.Down(lasting(t), cluster.Options{Dir: dir}); err != nil {
 				t.Error(err)
 			}
 			if err := os.Remove(parent); err != nil {
@@ -118,7 +117,9 @@ func (b *bed) command(ctx context.Context, program string, args ...string) *exec
 // run runs a program and returns what it printed.
 func (b *bed) run(t *testing.T, stdin, program string, args ...string) (string, error) {
 	t.Helper()
-	cmd := b.command(t.Context(), program, args...)
+	ctx, cancel := context.WithTimeout(lasting(t), 2*patience)
+	defer cancel()
+	cmd := b.command(ctx, program, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -171,10 +172,14 @@ func (b *bed) apply(t *testing.T, file string) {
 	}
 }
 
+// lasting is a context that still holds in a test's cleanup, which puts back what
+// the test has changed. Whoever takes it bounds it.
+func lasting(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+
 // serveAPI starts a kubectl proxy for the rest of the test.
 func (b *bed) serveAPI(t *testing.T) {
 	t.Helper()
-	cmd := b.command(t.Context(), b.tool("hyperkube"), "kubectl", "proxy", "--port=0")
+	cmd := b.command(lasting(t), b.tool("hyperkube"), "kubectl", "proxy", "--port=0")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -244,20 +249,12 @@ func until(t *testing.T, limit time.Duration, what string, check func() error) {
 		if time.Since(began) > limit {
 			t.Fatalf("waiting for %s for %s: %v", what, limit, err)
 		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(errors.Join(t.Context().Err(), err))
-		case <-tick.C:
-		}
+		<-tick.C
 	}
 }
 
 // pass lets an amount of time pass: it is what a promise is about.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	select {
-	case <-t.Context().Done():
-		t.Fatal(t.Context().Err())
-	case <-time.After(d):
-	}
+	<-time.After(d)
 }

@@ -28,7 +28,7 @@ func (b *bed) setFailurePolicy(t *testing.T, to string) {
 	t.Helper()
 	set := func(to string) {
 		patch := fmt.Sprintf(`[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": %q}]`, to)
-		if code, answer, err := b.ask(t.Context(), http.MethodPatch, webhook, "application/json-patch+json", patch); err != nil || code != http.StatusOK {
+		if code, answer, err := b.ask(lasting(t), http.MethodPatch, webhook, "application/json-patch+json", patch); err != nil || code != http.StatusOK {
 			t.Fatalf("setting the failure policy: %d %s %v", code, answer, err)
 		}
 	}
@@ -46,7 +46,7 @@ func (b *bed) plainPod(t *testing.T, namespace, name string) error {
 	}
 	pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": %q}, "spec": {"terminationGracePeriodSeconds": 0, "containers": [
 		{"name": "books", "image": %q, "imagePullPolicy": %q, "args": ["books", "-listen=:8080"]}]}}`, name, *registry+"/demo-app:"+*tag, pull)
-	code, answer, err := b.ask(t.Context(), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", "application/json", pod)
+	code, answer, err := b.ask(lasting(t), http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", "application/json", pod)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func unmeshed(t *testing.T, b *bed) {
 		var events struct {
 			Items []struct{ Reason, Message string }
 		}
-		if err := b.read(t.Context(), "/api/v1/namespaces/shop/events?fieldSelector=involvedObject.name%3Dplain", &events); err != nil {
+		if err := b.read(lasting(t), "/api/v1/namespaces/shop/events?fieldSelector=involvedObject.name%3Dplain", &events); err != nil {
 			return err
 		}
 		said := ""

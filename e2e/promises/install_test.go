@@ -35,7 +35,7 @@ func (b *bed) values() []string {
 
 func install(t *testing.T, b *bed) {
 	if *state != "" {
-		if _, err := b.get(t.Context(), "/api/v1/namespaces/"+controlPlane+"/services/linkerd-dst"); err == nil {
+		if _, err := b.get(lasting(t), "/api/v1/namespaces/"+controlPlane+"/services/linkerd-dst"); err == nil {
 			b.installed = true
 			t.Skip("it is installed already")
 		}

@@ -32,7 +32,7 @@ func (b *bed) report(t *testing.T, namespace, pod, port string) seen {
 	t.Helper()
 	var s seen
 	until(t, time.Minute, "the report of "+pod, func() error {
-		return b.read(t.Context(), fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%s/proxy/", namespace, pod, port), &s)
+		return b.read(lasting(t), fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%s/proxy/", namespace, pod, port), &s)
 	})
 	return s
 }
@@ -139,7 +139,7 @@ func (b *bed) tryPods(t *testing.T, namespace, selector string) ([]pod, error) {
 			}
 		}
 	}
-	if err := b.read(t.Context(), "/api/v1/namespaces/"+namespace+"/pods?labelSelector="+selector, &list); err != nil {
+	if err := b.read(lasting(t), "/api/v1/namespaces/"+namespace+"/pods?labelSelector="+selector, &list); err != nil {
 		return nil, err
 	}
 	var out []pod

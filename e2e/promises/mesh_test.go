@@ -98,7 +98,7 @@ func (b *bed) metrics(t *testing.T, namespace, pod, port string) metrics {
 	t.Helper()
 	var text []byte
 	until(t, time.Minute, "metrics of "+pod, func() (err error) {
-		text, err = b.get(t.Context(), "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
+		text, err = b.get(lasting(t), "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
 		return err
 	})
 	return metrics(text)

@@ -62,7 +62,7 @@ func apiDown(t *testing.T, b *bed) {
 	started := false
 	t.Cleanup(func() {
 		if !started {
-			_ = n1.Start(t.Context(), cluster.APIServer)
+			_ = n1.Start(lasting(t), cluster.APIServer)
 		}
 	})
 	killContainer(t, b.own.Node(victim.node), victim.name, "destination")
@@ -80,13 +80,13 @@ func apiDown(t *testing.T, b *bed) {
 	})
 	t.Logf("a restarted destination was ready again while the API server was down, %s after that began", time.Since(began).Round(time.Millisecond))
 	pass(t, time.Until(began.Add(time.Minute)))
-	if err := n1.Start(t.Context(), cluster.APIServer); err != nil {
+	if err := n1.Start(lasting(t), cluster.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	started = true
 	t.Logf("the API server was down for %s", time.Since(began).Round(time.Second))
 	until(t, patience, "the API server", func() error {
-		_, err := b.get(t.Context(), "/readyz")
+		_, err := b.get(lasting(t), "/readyz")
 		return err
 	})
 	b.rollout(t, controlPlane, workloads...)
