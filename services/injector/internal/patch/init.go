@@ -11,23 +11,27 @@ import (
 )
 
 // redirect adds what sends the pod's traffic through the proxy, or, where a
-// CNI plugin does that, what proves that it did.
-func (j *job) redirect(s *script) {
+// CNI plugin does that, what proves that it did. It returns how many containers
+// those are.
+func (j *job) redirect(s *script) int {
 	at := "/spec/initContainers/-"
 	if j.v.Proxy.NativeSidecar {
 		at = "/spec/initContainers/0"
 	}
 	if j.v.CNIEnabled {
-		if v, ok := j.validator(); ok {
-			s.add(at, v)
+		v, ok := j.validator()
+		if !ok {
+			return 0
 		}
-		return
+		s.add(at, v)
+		return 1
 	}
 	s.add("/spec/volumes/-", corev1.Volume{
 		Name:         j.v.ProxyInit.XtMountPath.Name,
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 	})
 	s.add(at, j.initializer())
+	return 1
 }
 
 // Groups and users of containers that need none of their own.

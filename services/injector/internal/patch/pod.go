@@ -91,7 +91,7 @@ func Pod(in Input) (ops []Op, warnings []string, err error) {
 	if in.Pod.Spec.InitContainers == nil {
 		s.add("/spec/initContainers", []corev1.Container{})
 	}
-	j.redirect(&s)
+	behind := j.redirect(&s)
 	if on, _ := strconv.ParseBool(merged["config.linkerd.io/enable-debug-sidecar"]); on {
 		s.add("/spec/containers/-", j.debug())
 	}
@@ -100,8 +100,8 @@ func Pod(in Input) (ops []Op, warnings []string, err error) {
 	}
 	switch {
 	case j.v.Proxy.NativeSidecar:
-		// Behind the init container, before the pod's own: those have the mesh.
-		s.add("/spec/initContainers/1", j.proxy())
+		// Behind ours, before the pod's own init containers: those have the mesh.
+		s.add(fmt.Sprintf("/spec/initContainers/%d", behind), j.proxy())
 	case j.v.Proxy.Await:
 		s.add("/spec/containers/0", j.proxy())
 	default:

@@ -1,6 +1,8 @@
 package patch_test
 
 import (
+	"encoding/json"
+	"errors"
 	"slices"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/weftmesh/weft/services/injector/internal/patch"
+	"github.com/weftmesh/weft/services/injector/internal/patch/patchtest"
 	"github.com/weftmesh/weft/services/injector/internal/values"
 )
 
@@ -69,9 +72,16 @@ func TestValidatorAndSkippedPorts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		raw, errRaw := json.Marshal(pod)
+		wire, errWire := json.Marshal(ops)
+		applied, errApply := patchtest.Apply(raw, wire)
+		var after corev1.Pod
+		if err := errors.Join(errRaw, errWire, errApply, json.Unmarshal(applied, &after)); err != nil {
+			t.Fatalf("skip-outbound-ports %q: %v", tt.skip, err)
+		}
 		got := ""
-		for _, op := range ops {
-			if c, ok := op.Value.(corev1.Container); ok && c.Name == "linkerd-network-validator" {
+		for _, c := range after.Spec.InitContainers {
+			if c.Name == "linkerd-network-validator" {
 				got = c.Args[slices.Index(c.Args, "--connect-addr")+1]
 			}
 		}

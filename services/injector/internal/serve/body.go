@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 )
 
 // Bounds on what is held of requests at the same time. Only the API server has
@@ -17,6 +18,9 @@ const (
 	// smallBody is more than almost every review has; larger ones take turns.
 	smallBody = 256 << 10
 	maxLarge  = 8
+	// bodyTime is how long a review may take to come: as long as the API server
+	// waits for the answer.
+	bodyTime = 10 * time.Second
 )
 
 // turns bounds what is held: 64 MiB of small reviews and 80 MiB of large ones.
@@ -42,6 +46,13 @@ func (t *turns) body(w http.ResponseWriter, r *http.Request) (body []byte, done 
 	if err != nil {
 		return nil, nil, err
 	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a test's recorder has none
+	defer func() {
+		if err == nil { // else net/http still reads the rest
+			_ = control.SetReadDeadline(time.Time{})
+		}
+	}()
 	in := http.MaxBytesReader(w, r.Body, maxBody)
 	if body, err = io.ReadAll(io.LimitReader(in, smallBody)); err != nil {
 		reviewed()

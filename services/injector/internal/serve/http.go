@@ -17,6 +17,9 @@ import (
 	"github.com/weftmesh/weft/services/kit/run"
 )
 
+// idle is how long a connection is kept without a request.
+const idle = 2 * time.Minute
+
 // Handler answers reviews on every path.
 func Handler(a *Admitter) http.Handler {
 	t := newTurns()
@@ -88,11 +91,15 @@ type Server struct {
 // runs in a pod.
 func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	srv := &http.Server{
-		Handler:           Handler(s.Admitter),
-		ReadHeaderTimeout: 15 * time.Second,
-		ReadTimeout:       10 * time.Second, // as long as the API server waits for the answer
+		Handler: Handler(s.Admitter),
+		// The API server keeps connections for 90 s, some of which it has made and
+		// not used yet: net/http counts their first request's time from the start of
+		// the connection. So there is no ReadTimeout (turns.body has a deadline), and
+		// connections end by the API server's hand: with failure policy Ignore, the
+		// pod of a call that meets an end starts without a proxy.
+		ReadHeaderTimeout: idle,
 		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       idle,
 		MaxHeaderBytes:    64 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxReviews},
 		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: s.Certificates.Get},
