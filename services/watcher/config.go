@@ -86,7 +86,9 @@ func newSource(cfg config, reg prometheus.Registerer, log *slog.Logger) (source.
 		return nil, err
 	}
 	return kube.New(clients, kube.Config{
-		Election: kube.Election{Alone: !cfg.Elect, Namespace: cfg.Namespace, Identity: identity(cfg.Identity)},
+		Election: kube.Election{
+			Alone: !cfg.Elect, Namespace: cfg.Namespace, Identity: identity(cfg.Identity), Owner: kube.Account(cfg.Namespace),
+		},
 		Registry: reg,
 		Log:      log,
 	}), nil

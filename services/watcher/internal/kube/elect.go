@@ -25,6 +25,8 @@ type Election struct {
 	Namespace string
 	// Identity is this process's name in it, different for every process.
 	Identity string
+	// Owner is what the lease is removed with; nil means that it stays.
+	Owner *metav1.OwnerReference
 	// Lease, Renew and Retry are client-go's: how long the lease lasts, when the
 	// holder gives up renewing, how often it tries. 0 means 15 s, 10 s and 2 s.
 	Lease, Renew, Retry time.Duration
@@ -206,7 +208,7 @@ func (x *elector) try(ctx context.Context) (bool, error) {
 }
 
 func (x *elector) claim() *coordinationv1.Lease {
-	return x.known.claim(LeaseName, x.Namespace, x.Identity, x.Lease, x.wall())
+	return owned(x.known.claim(LeaseName, x.Namespace, x.Identity, x.Lease, x.wall()), x.Owner)
 }
 
 // look reads the lease; one that isn't there is known as none.
