@@ -43,8 +43,10 @@ func TestCallsOnOldConnections(t *testing.T) {
 			return conn, bufio.NewReader(conn)
 		}
 		call := func(conn net.Conn, in *bufio.Reader, body string) (int, error) {
-			if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: webhook\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-				return 0, err
+			for _, part := range []string{fmt.Sprintf("POST / HTTP/1.1\r\nHost: webhook\r\nContent-Length: %d\r\n\r\n", len(body)), body} {
+				if _, err := conn.Write([]byte(part)); err != nil { // a body of its own read, as large ones are
+					return 0, err
+				}
 			}
 			resp, err := http.ReadResponse(in, nil)
 			if err != nil {
