@@ -88,17 +88,11 @@ func (c *Client) List(ctx context.Context, gvr schema.GroupVersionResource, ns, 
 type Option func(*options)
 
 type options struct {
-	dryRun      []string
-	subresource []string
+	dryRun []string
 }
 
 // DryRun has the API server judge a change without making it.
 func DryRun() Option { return func(o *options) { o.dryRun = []string{metav1.DryRunAll} } }
-
-// Subresource writes a part of the object that has a path of its own, as "token" or "status".
-func Subresource(name string) Option {
-	return func(o *options) { o.subresource = append(o.subresource, name) }
-}
 
 func collect(given []Option) options {
 	var o options
@@ -116,7 +110,7 @@ func (c *Client) Apply(ctx context.Context, obj *unstructured.Unstructured, give
 	if err != nil {
 		return nil, err
 	}
-	got, err := to.Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: o.dryRun}, o.subresource...)
+	got, err := to.Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{FieldManager: Manager, Force: true, DryRun: o.dryRun})
 	return got, c.explain("applying "+describeObject(obj), err)
 }
 
@@ -127,7 +121,7 @@ func (c *Client) Create(ctx context.Context, obj *unstructured.Unstructured, giv
 	if err != nil {
 		return nil, err
 	}
-	got, err := to.Create(ctx, obj, metav1.CreateOptions{FieldManager: Manager, DryRun: o.dryRun}, o.subresource...)
+	got, err := to.Create(ctx, obj, metav1.CreateOptions{FieldManager: Manager, DryRun: o.dryRun})
 	return got, c.explain("creating "+describeObject(obj), err)
 }
 
@@ -138,14 +132,14 @@ func (c *Client) Update(ctx context.Context, obj *unstructured.Unstructured, giv
 	if err != nil {
 		return nil, err
 	}
-	got, err := to.Update(ctx, obj, metav1.UpdateOptions{FieldManager: Manager, DryRun: o.dryRun}, o.subresource...)
+	got, err := to.Update(ctx, obj, metav1.UpdateOptions{FieldManager: Manager, DryRun: o.dryRun})
 	return got, c.explain("updating "+describeObject(obj), err)
 }
 
 // Patch changes a part of an object.
 func (c *Client) Patch(ctx context.Context, gvr schema.GroupVersionResource, ns, name string, kind types.PatchType, patch []byte, given ...Option) (*unstructured.Unstructured, error) {
 	o := collect(given)
-	got, err := c.on(gvr, ns).Patch(ctx, name, kind, patch, metav1.PatchOptions{FieldManager: Manager, DryRun: o.dryRun}, o.subresource...)
+	got, err := c.on(gvr, ns).Patch(ctx, name, kind, patch, metav1.PatchOptions{FieldManager: Manager, DryRun: o.dryRun})
 	return got, c.explain("patching "+describe(gvr.Resource, ns, name), err)
 }
 
@@ -153,7 +147,7 @@ func (c *Client) Patch(ctx context.Context, gvr schema.GroupVersionResource, ns,
 func (c *Client) Delete(ctx context.Context, gvr schema.GroupVersionResource, ns, name string, given ...Option) error {
 	o := collect(given)
 	background := metav1.DeletePropagationBackground
-	err := c.on(gvr, ns).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background, DryRun: o.dryRun}, o.subresource...)
+	err := c.on(gvr, ns).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background, DryRun: o.dryRun})
 	return c.explain("deleting "+describe(gvr.Resource, ns, name), err)
 }
 
