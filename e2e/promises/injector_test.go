@@ -57,10 +57,19 @@ func (b *bed) plainPod(t *testing.T, namespace, name string) error {
 	return nil
 }
 
+// injectorDown: the injector is away once for both promises, since it takes half a
+// minute to end.
 func injectorDown(t *testing.T, b *bed) {
 	w := b.watch(t)
-	b.setFailurePolicy(t, "Fail")
 	b.injectorGone(t)
+	t.Run("the cluster's own namespaces get pods", func(t *testing.T) { admitted(t, b) })
+	t.Run("a pod that came up without a proxy is told of", func(t *testing.T) { unmeshed(t, b) })
+	w.end(t)
+}
+
+// admitted: what must not wait for the mesh does not, what asks for a proxy does.
+func admitted(t *testing.T, b *bed) {
+	b.setFailurePolicy(t, "Fail")
 	for _, ns := range []string{"kube-system", controlPlane} {
 		if err := b.plainPod(t, ns, "plain"); err != nil {
 			t.Errorf("a pod in %s is refused: %v", ns, err)
@@ -74,14 +83,12 @@ func injectorDown(t *testing.T, b *bed) {
 	// The control plane's own pods come up without the injector.
 	b.kubectl(t, "-n", controlPlane, "delete", "pod", b.pods(t, controlPlane, "linkerd.io/control-plane-component=destination")[0].name)
 	b.rollout(t, controlPlane, "deployment/linkerd-destination")
-	w.end(t)
 }
 
 // unmeshed: a pod that came up while the injector was away is found, and the
 // reason told, within half a minute.
 func unmeshed(t *testing.T, b *bed) {
 	b.setFailurePolicy(t, "Ignore")
-	b.injectorGone(t)
 	if err := b.plainPod(t, "shop", "plain"); err != nil {
 		t.Fatal(err)
 	}
