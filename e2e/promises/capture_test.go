@@ -2,7 +2,6 @@ package promises
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -36,7 +35,7 @@ type sight struct {
 const controlWord = "gooseberry"
 
 // capture reads every packet of its network namespace.
-func capture(_ context.Context, word string) error {
+func capture(word string) error {
 	all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(all))
 	if err != nil {
@@ -97,6 +96,7 @@ func (s *sight) add(packet []byte, word string) {
 
 // listen captures on a node while the load runs.
 func listen(t *testing.T, b *bed) {
+	t.Helper()
 	if b.own == nil {
 		t.Skip("packets can be captured only on a cluster that is started here")
 	}

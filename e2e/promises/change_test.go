@@ -10,6 +10,7 @@ import (
 )
 
 func scaled(t *testing.T, b *bed) {
+	t.Helper()
 	w := b.watch(t)
 	for _, n := range []int{1, 5, 2} {
 		for _, tier := range tiers {
@@ -54,6 +55,7 @@ func (b *bed) onlyPods(t *testing.T, namespace, selector string, n int) {
 // rotated replaces the issuer by two more, with the command that people would use;
 // it waits until every proxy shows a chain of the new one.
 func rotated(t *testing.T, b *bed) {
+	t.Helper()
 	w := b.watch(t)
 	key := filepath.Join(t.TempDir(), "anchor.key")
 	first := b.issuer(t)
@@ -83,6 +85,7 @@ func (b *bed) issuer(t *testing.T) string {
 
 // rolled restarts one part after the other, the bus's servers too.
 func rolled(t *testing.T, b *bed) {
+	t.Helper()
 	for _, of := range append(workloads, "statefulset/weft-nats") {
 		t.Run(strings.ReplaceAll(of, "/", " "), func(t *testing.T) {
 			w := b.watch(t)

@@ -6,6 +6,7 @@ import (
 
 // drained empties the node that the load does not run on.
 func drained(t *testing.T, b *bed) {
+	t.Helper()
 	stays := b.pods(t, "shop", "app=load")[0].node
 	victim := ""
 	for _, p := range b.pods(t, "shop", "app=web") {

@@ -60,6 +60,7 @@ func (b *bed) plainPod(t *testing.T, namespace, name string) error {
 // injectorDown: the injector is away once for both promises, since it takes half a
 // minute to end.
 func injectorDown(t *testing.T, b *bed) {
+	t.Helper()
 	w := b.watch(t)
 	b.injectorGone(t)
 	t.Run("the cluster's own namespaces get pods", func(t *testing.T) { admitted(t, b) })
@@ -69,6 +70,7 @@ func injectorDown(t *testing.T, b *bed) {
 
 // admitted: what must not wait for the mesh does not, what asks for a proxy does.
 func admitted(t *testing.T, b *bed) {
+	t.Helper()
 	b.setFailurePolicy(t, "Fail")
 	for _, ns := range []string{"kube-system", controlPlane} {
 		if err := b.plainPod(t, ns, "plain"); err != nil {
@@ -88,6 +90,7 @@ func admitted(t *testing.T, b *bed) {
 // unmeshed: a pod that came up while the injector was away is found, and the
 // reason told, within half a minute.
 func unmeshed(t *testing.T, b *bed) {
+	t.Helper()
 	b.setFailurePolicy(t, "Ignore")
 	if err := b.plainPod(t, "shop", "plain"); err != nil {
 		t.Fatal(err)

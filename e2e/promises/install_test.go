@@ -34,6 +34,7 @@ func (b *bed) values() []string {
 }
 
 func install(t *testing.T, b *bed) {
+	t.Helper()
 	if *state != "" {
 		if _, err := b.get(lasting(t), "/api/v1/namespaces/"+controlPlane+"/services/linkerd-dst"); err == nil {
 			b.installed = true
@@ -54,6 +55,7 @@ func install(t *testing.T, b *bed) {
 // upgraded goes to the previous revision's chart with debug logs, so that every
 // pod changes, and from there to the present one.
 func upgraded(t *testing.T, b *bed) {
+	t.Helper()
 	chart := b.previousChart(t)
 	w := b.watch(t)
 	upgrade := func(chart string, more ...string) {
@@ -88,6 +90,7 @@ func (b *bed) previousChart(t *testing.T) string {
 
 // uninstalled looks at every kind of object that the API server lists.
 func uninstalled(t *testing.T, b *bed) {
+	t.Helper()
 	if *state != "" {
 		t.Skip("-state keeps what is there")
 	}

@@ -1,8 +1,8 @@
 package promises
 
 import (
-	"context"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 )
@@ -22,8 +22,8 @@ var (
 // node's network.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == captureWord {
-		if err := capture(context.Background(), os.Args[2]); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n")
+		if err := capture(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)

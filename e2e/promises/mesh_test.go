@@ -18,6 +18,7 @@ func identity(account, namespace string) string {
 var tiers = []struct{ app, by string }{{"web", "load"}, {"prices", "web"}, {"ledger", "prices"}}
 
 func meshed(t *testing.T, b *bed) {
+	t.Helper()
 	b.apply(t, "shop.yaml")
 	b.rollout(t, "shop", "deployment/ledger", "deployment/prices", "deployment/web", "deployment/load")
 	for _, tier := range tiers {
@@ -56,6 +57,7 @@ func settled(t *testing.T, b *bed) {
 }
 
 func seeClients(t *testing.T, b *bed) {
+	t.Helper()
 	answer := b.report(t, "shop", b.pods(t, "shop", "app=load")[0].name, generators[0].port).LastAnswer
 	for _, tier := range tiers[:2] { // the ledger speaks no protocol that has headers
 		if want := tier.app + " asked by " + identity(tier.by, "shop") + "\n"; !strings.Contains(answer, want) {
@@ -66,6 +68,7 @@ func seeClients(t *testing.T, b *bed) {
 
 // countIdentities looks for connections that were not authenticated, on both ends.
 func countIdentities(t *testing.T, b *bed) {
+	t.Helper()
 	for _, tier := range tiers {
 		for _, p := range b.pods(t, "shop", "app="+tier.app) {
 			m := b.metrics(t, "shop", p.name, proxyAdmin)
@@ -142,6 +145,7 @@ func (b *bed) requested(t *testing.T, limit time.Duration, pod string) {
 }
 
 func denied(t *testing.T, b *bed) {
+	t.Helper()
 	t.Cleanup(func() { b.kubectl(t, "delete", "namespace", "bank", "--ignore-not-found", "--wait=false") })
 	b.apply(t, "bank.yaml")
 	b.rollout(t, "bank", "deployment/vault")

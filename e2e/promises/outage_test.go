@@ -15,6 +15,7 @@ import (
 // busLost deletes the bus's servers one by one, then all; afterwards news travels
 // as before.
 func busLost(t *testing.T, b *bed) {
+	t.Helper()
 	w := b.watch(t)
 	for _, p := range b.pods(t, controlPlane, "app.kubernetes.io/name=weft-nats") {
 		b.kubectl(t, "-n", controlPlane, "delete", "pod", p.name, "--wait=true")
@@ -49,6 +50,7 @@ func busLost(t *testing.T, b *bed) {
 // apiDown stops the API server for a minute. A destination that is restarted in
 // that time gets its state from another process.
 func apiDown(t *testing.T, b *bed) {
+	t.Helper()
 	if b.own == nil {
 		t.Skip("the API server can be stopped only on a cluster that is started here")
 	}
