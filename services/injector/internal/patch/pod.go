@@ -69,6 +69,7 @@ func Pod(in Input) (ops []Op, warnings []string, err error) {
 	if err := j.check(); err != nil {
 		return nil, warnings, err
 	}
+	warnings = append(warnings, j.likeTheProxy()...)
 
 	sum := sha256.Sum256([]byte(in.Anchors))
 	added["linkerd.io/created-by"] = "linkerd/proxy-injector " + in.Values.LinkerdVersion
@@ -124,6 +125,26 @@ func (j *job) check() error {
 		return errors.New("there are no trust anchors")
 	}
 	return nil
+}
+
+// likeTheProxy warns of containers that run as the proxy's user: what that user
+// sends is taken for the proxy's, and goes past it.
+func (j *job) likeTheProxy() (warnings []string) {
+	spec := &j.Pod.Spec
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		var user *int64
+		if s := spec.SecurityContext; s != nil {
+			user = s.RunAsUser
+		}
+		if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
+			user = s.RunAsUser
+		}
+		if user != nil && *user == j.v.Proxy.UID {
+			warnings = append(warnings, fmt.Sprintf("what container %.63s sends does not go through the proxy: both run as user %d; "+
+				"set another runAsUser, or annotate config.linkerd.io/proxy-uid", c.Name, *user))
+		}
+	}
+	return warnings
 }
 
 // ownerKinds get a label linkerd.io/proxy-<kind>.

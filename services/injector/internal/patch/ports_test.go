@@ -90,3 +90,23 @@ func TestValidatorAndSkippedPorts(t *testing.T) {
 		}
 	}
 }
+
+func TestWarnsOfTheProxysUser(t *testing.T) {
+	as := func(user int64) *corev1.SecurityContext { return &corev1.SecurityContext{RunAsUser: &user} }
+	same := int64(2102)
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{RunAsUser: &same},
+		InitContainers:  []corev1.Container{{Name: "first", SecurityContext: as(1)}},
+		Containers:      []corev1.Container{{Name: "inherits"}, {Name: "says", SecurityContext: as(2102)}, {Name: "other", SecurityContext: as(2103)}},
+	}}
+	for annotation, want := range map[string]int{"": 2, "2103": 1, "5000": 0} {
+		pod.Annotations = map[string]string{}
+		if annotation != "" {
+			pod.Annotations["config.linkerd.io/proxy-uid"] = annotation
+		}
+		_, warnings, err := patch.Pod(patch.Input{Pod: pod, Values: values.Default("v1"), Anchors: "x", ControllerNamespace: "linkerd"})
+		if err != nil || len(warnings) != want {
+			t.Errorf("proxy-uid %q: %d warnings %q, %v; want %d", annotation, len(warnings), warnings, err, want)
+		}
+	}
+}
