@@ -19,13 +19,14 @@ import (
 
 // client reaches services by name through the workload's proxy.
 type client struct {
-	proxy  *url.URL
-	http   *http.Client
-	prices *grpc.ClientConn
+	proxy   *url.URL
+	http    *http.Client
+	prices  *grpc.ClientConn
+	timeout time.Duration
 }
 
 func newClient(o options) (*client, error) {
-	c := &client{}
+	c := &client{timeout: o.Timeout}
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second, DisableKeepAlives: o.Fresh}
 	if o.Proxy != "" {
 		u, err := url.Parse(o.Proxy)
@@ -35,7 +36,7 @@ func newClient(o options) (*client, error) {
 		c.proxy = u
 		transport.Proxy = http.ProxyURL(u)
 	}
-	c.http = &http.Client{Transport: transport, Timeout: 5 * time.Second}
+	c.http = &http.Client{Transport: transport, Timeout: o.Timeout}
 	if o.Targets.Prices != "" {
 		conn, err := grpc.NewClient("passthrough:///"+o.Targets.Prices, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithContextDialer(c.dial), grpc.WithNoProxy())
@@ -50,7 +51,7 @@ func newClient(o options) (*client, error) {
 // dial opens a TCP connection to a service: through the proxy by CONNECT
 // (RFC 9110 section 9.3.6) where there is one.
 func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 3 * time.Second}
+	dialer := net.Dialer{Timeout: c.timeout}
 	if c.proxy == nil {
 		return dialer.DialContext(ctx, "tcp", target)
 	}
@@ -58,7 +59,7 @@ func (c *client) dial(ctx context.Context, target string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the proxy: %w", err)
 	}
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(c.timeout))
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("asking the proxy for %s: %w", target, err)
@@ -88,27 +89,27 @@ func (b *buffered) Read(p []byte) (int, error) { return b.read.Read(p) }
 // errOnPurpose is an error that the other side meant to give.
 var errOnPurpose = errors.New("failed on purpose")
 
-// get asks an HTTP service for its one line.
-func (c *client) get(ctx context.Context, target string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/", nil)
+// get asks an HTTP service for its few lines.
+func (c *client) get(ctx context.Context, target, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+path, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case resp.Header.Get(onPurpose) != "":
-		return fmt.Errorf("%w: %s", errOnPurpose, body)
+		return "", fmt.Errorf("%w: %s", errOnPurpose, body)
 	case resp.StatusCode != http.StatusOK:
-		return &statusError{code: resp.StatusCode, text: resp.Header.Get("l5d-proxy-error") + " " + string(body)}
+		return "", &statusError{code: resp.StatusCode, text: resp.Header.Get("l5d-proxy-error") + " " + string(body)}
 	}
-	return nil
+	return string(body), nil
 }
 
 // statusError is an HTTP answer that nobody meant.
@@ -121,7 +122,7 @@ func (e *statusError) Error() string { return fmt.Sprintf("%d %s", e.code, e.tex
 
 // price also returns whom prices saw asking.
 func (c *client) price(ctx context.Context, name string) (askedBy string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var header metadata.MD
 	err = c.prices.Invoke(ctx, pricesGet, wrapperspb.String(name), &wrapperspb.DoubleValue{}, grpc.Header(&header))
@@ -142,7 +143,7 @@ func (c *client) booked(ctx context.Context, target, line string) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(c.timeout))
 	if _, err := fmt.Fprintln(conn, line); err != nil {
 		return err
 	}

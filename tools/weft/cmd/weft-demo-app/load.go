@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,8 @@ type counts struct {
 	Denied    atomic.Int64
 	Failed    atomic.Int64
 	Late      atomic.Int64
+	slowest   atomic.Int64
+	answer    atomic.Pointer[string]
 
 	mu       sync.Mutex
 	failures []Failure
@@ -36,12 +39,16 @@ const keptFailures = 100
 
 // Seen is the JSON form of counts.
 type Seen struct {
-	OK        int64  `json:"ok"`
-	OnPurpose int64  `json:"on_purpose"`
-	Denied    int64  `json:"denied"`
-	Failed    int64  `json:"failed"`
-	Late      int64  `json:"late"`
-	LastError string `json:"last_error,omitempty"`
+	OK        int64 `json:"ok"`
+	OnPurpose int64 `json:"on_purpose"`
+	Denied    int64 `json:"denied"`
+	Failed    int64 `json:"failed"`
+	Late      int64 `json:"late"`
+	// Slowest is the time of the slowest answer since the last report.
+	Slowest   time.Duration `json:"slowest_ns"`
+	LastError string        `json:"last_error,omitempty"`
+	// LastAnswer is what the last request that went well was answered.
+	LastAnswer string `json:"last_answer,omitempty"`
 	// Failures are the last ones that failed, the oldest first.
 	Failures []Failure `json:"failures,omitempty"`
 }
@@ -51,7 +58,11 @@ func (c *counts) seen() Seen {
 	defer c.mu.Unlock()
 	s := Seen{
 		OK: c.OK.Load(), OnPurpose: c.OnPurpose.Load(), Denied: c.Denied.Load(), Failed: c.Failed.Load(), Late: c.Late.Load(),
+		Slowest:  time.Duration(c.slowest.Swap(0)),
 		Failures: slices.Clone(c.failures),
+	}
+	if a := c.answer.Load(); a != nil {
+		s.LastAnswer = *a
 	}
 	if n := len(s.Failures); n > 0 {
 		s.LastError = s.Failures[n-1].Reason
@@ -80,6 +91,7 @@ func runLoad(ctx context.Context, o options) error {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / o.Rate))
 	defer tick.Stop()
 	slots := make(chan struct{}, 64)
+	path := "/?what=" + url.QueryEscape(o.What)
 	for {
 		select {
 		case err := <-served:
@@ -93,7 +105,8 @@ func runLoad(ctx context.Context, o options) error {
 			go func() {
 				defer func() { <-slots }()
 				began := time.Now()
-				seen.count(ctx, began, c.get(ctx, o.Targets.Web))
+				answer, err := c.get(ctx, o.Targets.Web, path)
+				seen.count(ctx, began, answer, err)
 			}()
 		default:
 			seen.Late.Add(1)
@@ -101,11 +114,16 @@ func runLoad(ctx context.Context, o options) error {
 	}
 }
 
-func (c *counts) count(ctx context.Context, began time.Time, err error) {
+func (c *counts) count(ctx context.Context, began time.Time, answer string, err error) {
 	var status *statusError
+	took := time.Since(began)
+	for old := c.slowest.Load(); int64(took) > old && !c.slowest.CompareAndSwap(old, int64(took)); {
+		old = c.slowest.Load()
+	}
 	switch {
 	case err == nil:
 		c.OK.Add(1)
+		c.answer.Store(&answer)
 	case errors.Is(err, errOnPurpose):
 		c.OnPurpose.Add(1)
 	case ctx.Err() != nil:
@@ -118,7 +136,6 @@ func (c *counts) count(ctx context.Context, began time.Time, err error) {
 		if len(c.failures) == keptFailures {
 			c.failures = slices.Delete(c.failures, 0, 1)
 		}
-		took := time.Since(began).Round(time.Millisecond).String()
-		c.failures = append(c.failures, Failure{Began: began.UTC(), Took: took, Reason: err.Error()})
+		c.failures = append(c.failures, Failure{Began: began.UTC(), Took: took.Round(time.Millisecond).String(), Reason: err.Error()})
 	}
 }

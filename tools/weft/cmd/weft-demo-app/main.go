@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // roles is the whole application: web asks the other three, load asks web.
@@ -36,7 +37,11 @@ type options struct {
 	// Rate is requests a second of the load generator.
 	Rate float64
 	// Fresh gives each request of the load generator a connection of its own.
-	Fresh   bool
+	Fresh bool
+	// What the load generator asks web about.
+	What string
+	// Timeout bounds each question to another service.
+	Timeout time.Duration
 	Targets targets
 }
 
@@ -58,6 +63,8 @@ func main() {
 	flags.Float64Var(&opts.Fail, "fail", 0, "share of answers that are errors on purpose")
 	flags.Float64Var(&opts.Rate, "rate", 20, "requests a second")
 	flags.BoolVar(&opts.Fresh, "fresh", false, "a new connection for each request")
+	flags.StringVar(&opts.What, "what", "apple", "what to ask web about")
+	flags.DurationVar(&opts.Timeout, "timeout", 5*time.Second, "for an answer of another service")
 	flags.StringVar(&opts.Targets.Web, "web", "", "host:port of web")
 	flags.StringVar(&opts.Targets.Books, "books", "", "host:port of books")
 	flags.StringVar(&opts.Targets.Prices, "prices", "", "host:port of prices")

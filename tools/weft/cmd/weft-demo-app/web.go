@@ -51,8 +51,14 @@ func (c *client) page(ctx context.Context, t targets, what string) (asked string
 			return nil
 		})
 	}
-	add("books", t.Books, func() error { return c.get(ctx, t.Books) })
-	add("cards", t.Cards, func() error { return c.get(ctx, t.Cards) })
+	add("books", t.Books, func() error {
+		_, err := c.get(ctx, t.Books, "/")
+		return err
+	})
+	add("cards", t.Cards, func() error {
+		_, err := c.get(ctx, t.Cards, "/")
+		return err
+	})
 	add("prices", t.Prices, func() error {
 		by, err := c.price(ctx, what)
 		fmt.Fprintf(&lines, "prices asked by %s\n", by)
