@@ -22,16 +22,19 @@ import (
 // load generator can tell it from one that the mesh caused.
 const onPurpose = "X-Demo-On-Purpose"
 
-// serveHTTP serves until ctx ends, then lets requests finish for two seconds.
+// lastAnswers is the time that requests have to end when the role does.
+const lastAnswers = 10 * time.Second
+
+// serveHTTP serves until ctx ends, then lets requests finish.
 func serveHTTP(ctx context.Context, addr string, h http.Handler) error {
-	srv := &http.Server{Addr: addr, Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	srv := &http.Server{Addr: addr, Handler: h, ReadHeaderTimeout: 5 * time.Second, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }}
 	done := make(chan error, 1)
 	go func() { done <- srv.ListenAndServe() }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
 		defer cancel()
 		return srv.Shutdown(grace)
 	}
