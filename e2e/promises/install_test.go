@@ -2,7 +2,7 @@ package promises
 
 import (
 	"encoding/json"
-	"os"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,8 +100,8 @@ func uninstalled(t *testing.T, b *bed) {
 	until(t, patience, "pods to end", func() error {
 		var err error
 		left, err = b.leftovers(t)
-		if err == nil && slices.ContainsFunc(left, func(s string) bool { return strings.HasPrefix(s, "pods ") }) {
-			err = os.ErrExist
+		if err == nil && slices.ContainsFunc(left, func(s string) bool { return strings.HasPrefix(s, "Pod ") }) {
+			err = errors.New(strings.Join(left, "\n"))
 		}
 		return err
 	})
@@ -119,38 +119,37 @@ func uninstalled(t *testing.T, b *bed) {
 // are another chart's, events and what every namespace has are the cluster's.
 func (b *bed) leftovers(t *testing.T) ([]string, error) {
 	t.Helper()
-	var out []string
+	var kinds []string
 	for _, kind := range strings.Fields(b.kubectl(t, "api-resources", "--verbs=list", "-o", "name")) {
-		if kind == "events" || kind == "events.events.k8s.io" || strings.HasPrefix(kind, "customresourcedefinitions.") {
-			continue
+		if !strings.HasPrefix(kind, "events") && !strings.HasPrefix(kind, "customresourcedefinitions.") {
+			kinds = append(kinds, kind)
 		}
-		var list struct {
-			Items []struct {
-				Kind     string
-				Type     string
-				Metadata struct {
-					Name, Namespace string
-					Labels          map[string]string
-				}
+	}
+	text, err := b.run(t, "", b.tool("hyperkube"), "kubectl", "get", strings.Join(kinds, ","), "-A", "--ignore-not-found", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []struct {
+			Kind     string
+			Metadata struct {
+				Name, Namespace string
+				Labels          map[string]string
 			}
 		}
-		text, err := b.run(t, "", b.tool("hyperkube"), "kubectl", "get", kind, "-A", "-o", "json")
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			return nil, err
-		}
-		for _, i := range list.Items {
-			m := i.Metadata
-			ours := m.Namespace == controlPlane || strings.Contains(m.Name, "linkerd") || strings.Contains(m.Name, "weft") ||
-				m.Labels["linkerd.io/control-plane-ns"] != ""
-			clusters := m.Name == "kube-root-ca.crt" || m.Name == "default" && i.Kind == "ServiceAccount" ||
-				i.Kind == "Namespace" || m.Labels["name"] == "weft-crds" || strings.HasSuffix(kind, ".linkerd.io") && m.Namespace == "" ||
-				i.Kind == "APIService"
-			if ours && !clusters {
-				out = append(out, kind+" "+strings.TrimPrefix(m.Namespace+"/"+m.Name, "/"))
-			}
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, i := range list.Items {
+		m := i.Metadata
+		ours := m.Namespace == controlPlane || strings.Contains(m.Name, "linkerd") || strings.Contains(m.Name, "weft") ||
+			m.Labels["linkerd.io/control-plane-ns"] != ""
+		clusters := m.Name == "kube-root-ca.crt" || m.Name == "default" && i.Kind == "ServiceAccount" || i.Kind == "Namespace" ||
+			i.Kind == "APIService" || m.Labels["name"] == "weft-crds" // the other chart's release, and what its definitions serve
+		if ours && !clusters {
+			out = append(out, i.Kind+" "+strings.TrimPrefix(m.Namespace+"/"+m.Name, "/"))
 		}
 	}
 	return out, nil
