@@ -22,7 +22,6 @@ func TestPromises(t *testing.T) {
 		{"the bus loses its servers", busLost},
 		{"the API server is down for a minute", apiDown},
 		{"the injector is away", injectorDown},
-		{"a node is drained", drained},
 		{"the control plane is upgraded from the previous chart", upgraded},
 		{"helm uninstall leaves nothing but definitions", uninstalled},
 	} {
