@@ -91,7 +91,7 @@ ci:           ## everything that must hold before a change lands
 	$(MAKE) clusterbins
 	$(MAKE) test
 	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../shared/cases; fi
-	$(MAKE) e2e-cluster
+	$(MAKE) e2e-cluster RUN='three_tiers|where_all_is_denied|without_a_proxy|helm_uninstall'
 dead: tools   ## code that nothing reaches
 	@out=$$(deadcode -test work | grep -v 'unreachable func: Example' || true) && echo "$$out" && test -z "$$out"
 binaries:     ## build every binary into .bin
