@@ -62,7 +62,7 @@ func (b *bed) start(t *testing.T) {
 	t.Helper()
 	dir := *state
 	if dir == "" {
-		parent, err := os.MkdirTemp("", "weft-") // a test's own is too long for sockets
+		parent, err := os.MkdirTemp("", "weft-") //nolint:usetesting // a test's own is too long for sockets
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,10 @@ func (b *bed) apply(t *testing.T, file string) {
 
 // lasting is a context that still holds in a test's cleanup, which puts back what
 // the test has changed. Whoever takes it bounds it.
-func lasting(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
+func lasting(t *testing.T) context.Context {
+	t.Helper()
+	return context.WithoutCancel(t.Context())
+}
 
 // serveAPI starts a kubectl proxy for the rest of the test.
 func (b *bed) serveAPI(t *testing.T) {

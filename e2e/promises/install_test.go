@@ -120,7 +120,7 @@ func uninstalled(t *testing.T, b *bed) {
 func (b *bed) leftovers(t *testing.T) ([]string, error) {
 	t.Helper()
 	var kinds []string
-	for _, kind := range strings.Fields(b.kubectl(t, "api-resources", "--verbs=list", "-o", "name")) {
+	for kind := range strings.FieldsSeq(b.kubectl(t, "api-resources", "--verbs=list", "-o", "name")) {
 		if !strings.HasPrefix(kind, "events") && !strings.HasPrefix(kind, "customresourcedefinitions.") {
 			kinds = append(kinds, kind)
 		}

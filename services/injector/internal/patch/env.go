@@ -233,7 +233,7 @@ func (j *job) identityEnv(e *environment) {
 	e.raw("_l5d_trustdomain", j.v.TrustDomain())
 	e.set("IDENTITY_DIR", identityDir)
 	e.set("IDENTITY_TRUST_ANCHORS", strings.TrimSpace(j.Anchors)+"\n")
-	token := "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, not a token
+	token := "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	if j.v.Identity.ServiceAccountTokenProjection {
 		token = tokenDir + "/" + tokenVolume
 	}

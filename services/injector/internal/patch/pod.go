@@ -172,7 +172,7 @@ const (
 	podInfoVolume  = "linkerd-podinfo"
 	podInfoDir     = "/var/run/linkerd/podinfo"
 	tokenVolume    = "linkerd-identity-token"
-	tokenDir       = "/var/run/secrets/tokens" //nolint:gosec // a path, not a token
+	tokenDir       = "/var/run/secrets/tokens"
 	tokenSeconds   = 86400                     // a day: the kubelet renews it after 80 %
 )
 

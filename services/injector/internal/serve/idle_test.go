@@ -57,7 +57,7 @@ func TestCallsOnOldConnections(t *testing.T) {
 		for _, age := range []time.Duration{0, 9 * time.Second, 11 * time.Second, 14 * time.Second, 16 * time.Second, 89 * time.Second} {
 			conn, in := connect()
 			for _, which := range []string{"first", "next"} {
-				time.Sleep(age) // virtual time
+				time.Sleep(age) //nolint:forbidigo // virtual time
 				if code, err := call(conn, in, body); code != http.StatusOK || err != nil {
 					t.Errorf("%s call after %s: %d, %v", which, age, code, err)
 				}
