@@ -173,7 +173,7 @@ const (
 	podInfoDir     = "/var/run/linkerd/podinfo"
 	tokenVolume    = "linkerd-identity-token"
 	tokenDir       = "/var/run/secrets/tokens"
-	tokenSeconds   = 86400                     // a day: the kubelet renews it after 80 %
+	tokenSeconds   = 86400 // a day: the kubelet renews it after 80 %
 )
 
 func (j *job) volumes() []corev1.Volume {
