@@ -65,7 +65,7 @@ func TestAwait(t *testing.T) {
 		{name: "it waits, then is done", readyFrom: 3, args: "--timeout=2m"},
 		{name: "then it becomes the command", readyFrom: 2, args: "-t 2m -- /bin/sh -c 'echo'", out: ""},
 		{name: "whose exit code is its own", readyFrom: 1, args: "sh -c exit\t7", code: 7},
-		{name: "a proxy that never is ready", readyFrom: never, args: "--timeout 50ms", code: await.ExitTimeout, errs: "503 Service Unavailable"},
+		{name: "a proxy that never is ready", readyFrom: never, args: "--timeout 50ms", code: await.ExitTimeout, errs: "did not become ready in time"},
 		{name: "not fatal", readyFrom: never, args: "--timeout 50ms --timeout-fatal=false sh -c exit\t7", code: 7, errs: "did not become ready"},
 		{name: "no such command", readyFrom: 1, args: "no-such-command", code: exitSystem, errs: "cannot be run"},
 		{name: "skipped", readyFrom: never, args: "-v sh -c exit\t7", env: "LINKERD_AWAIT_DISABLED=testing", code: 7, errs: "testing"},
