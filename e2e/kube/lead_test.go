@@ -117,7 +117,7 @@ func mustRead(t *testing.T, file string) []byte {
 	return b
 }
 
-// TestManyPodsAtOnce tells what 5,000 pods cost.
+// TestManyPodsAtOnce tells what 2,000 pods cost.
 func TestManyPodsAtOnce(t *testing.T) {
 	const many = 2000
 	s := open(t)
@@ -170,10 +170,15 @@ func TestManyPodsAtOnce(t *testing.T) {
 	w = m.watcher()
 	t.Logf("a restarted watcher is ready after %v, with %.0f MiB", time.Since(restarted).Round(time.Millisecond), rss())
 	deleted := time.Now()
-	m.until("a delete of all is answered", func() error { // a slow server needs several
+	for try := 1; ; try++ { // a slow server needs several to answer one in time
 		_, err := s.do(http.MethodDelete, in(pods, ns), "application/json", []byte(`{"gracePeriodSeconds":0}`))
-		return err
-	})
+		if err == nil {
+			break
+		}
+		if try == 5 {
+			t.Fatal(err)
+		}
+	}
 	m.until("no pod is in the log", func() error {
 		if n := len(m.keys(busv1.Table_TABLE_WORKLOADS, ns)); n != 0 {
 			return fmt.Errorf("%d are", n)
