@@ -42,7 +42,7 @@ func lock(dir string) (unlock func(), err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking the state directory: %w", err), f.Close())
 	}
-	return func() { f.Close() }, nil //nolint:errcheck // closing is what unlocks
+	return func() { _ = f.Close() }, nil // closing is what unlocks
 }
 
 // records reads what clusters are in the directory.

@@ -154,6 +154,6 @@ func runSwitch(ctx context.Context, home string) error {
 			return fmt.Errorf("accepting: %w", err)
 		}
 		_, _ = io.WriteString(conn, "ok\n")
-		conn.Close()
+		_ = conn.Close()
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // tokenFile is where a pod finds its ServiceAccount's token.
-const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, no secret
+const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 // Account names this pod's own ServiceAccount as an object's owner, as its token
 // says, if that is of the namespace. What belongs to it is removed with it, by
