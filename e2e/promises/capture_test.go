@@ -69,9 +69,10 @@ func capture(word string) error {
 	}
 }
 
-// add judges one IPv4 packet.
+// add judges one IPv4 packet. What stays on the node's loopback is no pod's: etcd
+// keeps there the objects that name the word.
 func (s *sight) add(packet []byte, word string) {
-	if len(packet) < 20 || packet[0]>>4 != 4 || packet[9] != unix.IPPROTO_TCP {
+	if len(packet) < 20 || packet[0]>>4 != 4 || packet[9] != unix.IPPROTO_TCP || packet[12] == 127 {
 		return
 	}
 	segment := packet[min(len(packet), int(packet[0]&15)*4):]
