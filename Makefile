@@ -94,7 +94,7 @@ ci:           ## everything that must hold before a change lands
 	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../shared/cases; fi
 	$(MAKE) clustertool
 	@if $(BIN)/weft-cluster -dir $(BIN)/try up && $(BIN)/weft-cluster -dir $(BIN)/try down; then \
-		$(MAKE) e2e-cluster RUN='three_tiers|where_all_is_denied|helm_uninstall'; \
+		$(MAKE) e2e-cluster RATE=30 RUN='three_tiers|where_all_is_denied|helm_uninstall'; \
 	else \
 		echo "no cluster can be started on this machine, for the reason above: the promises are not tested here"; \
 	fi
