@@ -112,7 +112,8 @@ func TestGateRefuses(t *testing.T) {
 					ok.Add(1)
 				case status.Code(err) == codes.ResourceExhausted:
 					later.Add(1)
-					if d := hint(t, err); d < time.Second || d > 5*time.Second {
+					// A reservation that is about to be given back makes others' look later.
+					if d := hint(t, err); d < time.Second || d > 2*time.Minute {
 						t.Errorf("hint = %s", d)
 					}
 				default:
