@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 )
 
 // cluster is a cluster of objects that a script made, and pages that pods serve.
@@ -118,23 +119,9 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 		}
 		_, _ = w.Write([]byte(page))
 	})}
-	go func() { _ = srv.Serve(&single{conn: far}) }()
+	go func() { _ = srv.Serve(kubetest.Once(far)) }()
 	return near, nil
 }
-
-// single is a listener with one connection.
-type single struct{ conn net.Conn }
-
-func (s *single) Accept() (net.Conn, error) {
-	if s.conn == nil {
-		return nil, net.ErrClosed
-	}
-	c := s.conn
-	s.conn = nil
-	return c, nil
-}
-func (s *single) Close() error   { return nil }
-func (s *single) Addr() net.Addr { return &net.TCPAddr{} }
 
 // add reads objects from YAML documents.
 func (c *cluster) add(t *testing.T, docs string) {

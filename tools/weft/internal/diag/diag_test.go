@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 )
 
 var update = flag.Bool("update", false, "write the goldens anew")
@@ -76,7 +77,7 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 		destination.RegisterDestinationServer(srv, c.asked)
 		inbound.RegisterInboundServerPoliciesServer(srv, in{})
 		outbound.RegisterOutboundPoliciesServer(srv, out{})
-		go func() { _ = srv.Serve(&single{conn: far}) }()
+		go func() { _ = srv.Serve(kubetest.Once(far)) }()
 		return near, nil
 	}
 	page, ok := c.pages[fmt.Sprintf("%s:%d", pod, port)]
@@ -84,23 +85,9 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 		return nil, errors.New("nothing\nlistens there")
 	}
 	srv := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(page)) })}
-	go func() { _ = srv.Serve(&single{conn: far}) }()
+	go func() { _ = srv.Serve(kubetest.Once(far)) }()
 	return near, nil
 }
-
-// single is a listener with one connection.
-type single struct{ conn net.Conn }
-
-func (s *single) Accept() (net.Conn, error) {
-	if s.conn == nil {
-		return nil, net.ErrClosed
-	}
-	c := s.conn
-	s.conn = nil
-	return c, nil
-}
-func (s *single) Close() error   { return nil }
-func (s *single) Addr() net.Addr { return &net.TCPAddr{} }
 
 func v4(a, b, cc, d uint32) *netapi.TcpAddress {
 	return &netapi.TcpAddress{Ip: &netapi.IPAddress{Ip: &netapi.IPAddress_Ipv4{Ipv4: a<<24 | b<<16 | cc<<8 | d}}, Port: 8080}
