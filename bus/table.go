@@ -27,12 +27,21 @@ type TableInfo struct {
 // handed out: what others refer to comes first, policy before the endpoints it
 // protects. Removals are handed out in the opposite order.
 var Tables = []TableInfo{
+	{busv1.Table_TABLE_CLUSTERS, "clusters", "watcher", "name", func() proto.Message { return new(busv1.Cluster) }},
 	{busv1.Table_TABLE_NAMESPACES, "namespaces", "watcher", "name", func() proto.Message { return new(busv1.Namespace) }},
 	{busv1.Table_TABLE_NODES, "nodes", "watcher", "name", func() proto.Message { return new(busv1.Node) }},
 	{busv1.Table_TABLE_MESH_TLS_AUTHENTICATIONS, "meshtlsauthentications", "watcher", "namespace, name", func() proto.Message { return new(busv1.MeshTLSAuthentication) }},
 	{busv1.Table_TABLE_NETWORK_AUTHENTICATIONS, "networkauthentications", "watcher", "namespace, name", func() proto.Message { return new(busv1.NetworkAuthentication) }},
 	{busv1.Table_TABLE_SERVERS, "servers", "watcher", "namespace, name", func() proto.Message { return new(busv1.Server) }},
 	{busv1.Table_TABLE_AUTHORIZATION_POLICIES, "authorizationpolicies", "watcher", "namespace, name", func() proto.Message { return new(busv1.AuthorizationPolicy) }},
+	{busv1.Table_TABLE_SERVER_AUTHORIZATIONS, "serverauthorizations", "watcher", "namespace, name", func() proto.Message { return new(busv1.ServerAuthorization) }},
+	{busv1.Table_TABLE_RATE_LIMITS, "ratelimits", "watcher", "namespace, name", func() proto.Message { return new(busv1.RateLimit) }},
+	{busv1.Table_TABLE_EGRESS_NETWORKS, "egressnetworks", "watcher", "namespace, name", func() proto.Message { return new(busv1.EgressNetwork) }},
+	{busv1.Table_TABLE_REFERENCE_GRANTS, "referencegrants", "watcher", "namespace, name", func() proto.Message { return new(busv1.ReferenceGrant) }},
+	{busv1.Table_TABLE_ROUTES, "routes", "watcher", "group, kind, namespace, name", func() proto.Message { return new(busv1.Route) }},
+	{busv1.Table_TABLE_SERVICE_PROFILES, "serviceprofiles", "watcher", "namespace, name", func() proto.Message { return new(busv1.ServiceProfile) }},
+	{busv1.Table_TABLE_TRAFFIC_SPLITS, "trafficsplits", "watcher", "namespace, name", func() proto.Message { return new(busv1.TrafficSplit) }},
+	{busv1.Table_TABLE_LINKS, "links", "watcher", "namespace, name", func() proto.Message { return new(busv1.Link) }},
 	{busv1.Table_TABLE_TEMPLATES, "templates", "watcher", "namespace, hash", func() proto.Message { return new(busv1.Template) }},
 	{busv1.Table_TABLE_SERVICES, "services", "watcher", "namespace, name", func() proto.Message { return new(busv1.Service) }},
 	{busv1.Table_TABLE_WORKLOADS, "workloads", "watcher", "kind (pod or external), namespace, name", func() proto.Message { return new(busv1.Workload) }},

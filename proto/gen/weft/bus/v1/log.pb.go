@@ -23,8 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Table names one kind of row. A number is never reused; 12 to 24 are kept for
-// the tables of DESIGN section 3 that are not published yet.
+// Table names one kind of row. A number is never reused.
 type Table int32
 
 const (
@@ -39,6 +38,15 @@ const (
 	Table_TABLE_AUTHORIZATION_POLICIES   Table = 8
 	Table_TABLE_MESH_TLS_AUTHENTICATIONS Table = 9
 	Table_TABLE_NETWORK_AUTHENTICATIONS  Table = 10
+	Table_TABLE_SERVICE_PROFILES         Table = 12
+	Table_TABLE_TRAFFIC_SPLITS           Table = 13
+	Table_TABLE_SERVER_AUTHORIZATIONS    Table = 14
+	Table_TABLE_RATE_LIMITS              Table = 15
+	Table_TABLE_EGRESS_NETWORKS          Table = 16
+	Table_TABLE_ROUTES                   Table = 17
+	Table_TABLE_REFERENCE_GRANTS         Table = 18
+	Table_TABLE_LINKS                    Table = 19
+	Table_TABLE_CLUSTERS                 Table = 20
 )
 
 // Enum value maps for Table.
@@ -55,6 +63,15 @@ var (
 		8:  "TABLE_AUTHORIZATION_POLICIES",
 		9:  "TABLE_MESH_TLS_AUTHENTICATIONS",
 		10: "TABLE_NETWORK_AUTHENTICATIONS",
+		12: "TABLE_SERVICE_PROFILES",
+		13: "TABLE_TRAFFIC_SPLITS",
+		14: "TABLE_SERVER_AUTHORIZATIONS",
+		15: "TABLE_RATE_LIMITS",
+		16: "TABLE_EGRESS_NETWORKS",
+		17: "TABLE_ROUTES",
+		18: "TABLE_REFERENCE_GRANTS",
+		19: "TABLE_LINKS",
+		20: "TABLE_CLUSTERS",
 	}
 	Table_value = map[string]int32{
 		"TABLE_UNSPECIFIED":              0,
@@ -68,6 +85,15 @@ var (
 		"TABLE_AUTHORIZATION_POLICIES":   8,
 		"TABLE_MESH_TLS_AUTHENTICATIONS": 9,
 		"TABLE_NETWORK_AUTHENTICATIONS":  10,
+		"TABLE_SERVICE_PROFILES":         12,
+		"TABLE_TRAFFIC_SPLITS":           13,
+		"TABLE_SERVER_AUTHORIZATIONS":    14,
+		"TABLE_RATE_LIMITS":              15,
+		"TABLE_EGRESS_NETWORKS":          16,
+		"TABLE_ROUTES":                   17,
+		"TABLE_REFERENCE_GRANTS":         18,
+		"TABLE_LINKS":                    19,
+		"TABLE_CLUSTERS":                 20,
 	}
 )
 
@@ -998,7 +1024,9 @@ type Presence struct {
 	SkippedTotal uint32           `protobuf:"varint,15,opt,name=skipped_total,json=skippedTotal,proto3" json:"skipped_total,omitempty"`
 	Ready        bool             `protobuf:"varint,16,opt,name=ready,proto3" json:"ready,omitempty"`
 	// The process is stopping and says so once.
-	Leaving       bool `protobuf:"varint,17,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving bool `protobuf:"varint,17,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// For the watcher: annotated pods that came up without a proxy.
+	Unmeshed      uint32 `protobuf:"varint,18,opt,name=unmeshed,proto3" json:"unmeshed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1152,6 +1180,13 @@ func (x *Presence) GetLeaving() bool {
 	return false
 }
 
+func (x *Presence) GetUnmeshed() uint32 {
+	if x != nil {
+		return x.Unmeshed
+	}
+	return 0
+}
+
 // SkippedObject is one object that the watcher could not turn into rows.
 type SkippedObject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1303,6 +1338,416 @@ func (x *RollEntry) GetLastHeardNs() int64 {
 	return 0
 }
 
+// StatusAsk asks policy for the wanted statuses of what users wrote. It is sent
+// by the one who may write to Kubernetes.
+type StatusAsk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answer must know the log up to here.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq   uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Go on after this key; empty for the first page.
+	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusAsk) Reset() {
+	*x = StatusAsk{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusAsk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusAsk) ProtoMessage() {}
+
+func (x *StatusAsk) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusAsk.ProtoReflect.Descriptor instead.
+func (*StatusAsk) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *StatusAsk) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StatusAsk) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *StatusAsk) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// StatusAnswer is one page of wanted statuses, in the order of their keys.
+type StatusAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it was derived from.
+	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq   uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// This replica does not know the log as far as was asked.
+	Behind   bool      `protobuf:"varint,3,opt,name=behind,proto3" json:"behind,omitempty"`
+	Statuses []*Status `protobuf:"bytes,4,rep,name=statuses,proto3" json:"statuses,omitempty"`
+	// There are more after the last key.
+	More          bool `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusAnswer) Reset() {
+	*x = StatusAnswer{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusAnswer) ProtoMessage() {}
+
+func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusAnswer.ProtoReflect.Descriptor instead.
+func (*StatusAnswer) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *StatusAnswer) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *StatusAnswer) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *StatusAnswer) GetBehind() bool {
+	if x != nil {
+		return x.Behind
+	}
+	return false
+}
+
+func (x *StatusAnswer) GetStatuses() []*Status {
+	if x != nil {
+		return x.Statuses
+	}
+	return nil
+}
+
+func (x *StatusAnswer) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// Status is what the status of one object should say.
+type Status struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Group, kind, namespace and name, made by the codec of keys.
+	Key       string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Group     string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Kind      string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
+	Uid       string `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`
+	// The metadata.generation that was judged.
+	Generation int64 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Of a route: one entry a parent that is ours. Of others: one with no parent.
+	Parents       []*ParentStatus `protobuf:"bytes,8,rep,name=parents,proto3" json:"parents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Status) Reset() {
+	*x = Status{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Status) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Status) ProtoMessage() {}
+
+func (x *Status) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Status.ProtoReflect.Descriptor instead.
+func (*Status) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Status) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Status) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Status) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Status) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Status) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Status) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Status) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Status) GetParents() []*ParentStatus {
+	if x != nil {
+		return x.Parents
+	}
+	return nil
+}
+
+// ParentStatus is what one parent makes of a route.
+type ParentStatus struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	ParentGroup     string                 `protobuf:"bytes,1,opt,name=parent_group,json=parentGroup,proto3" json:"parent_group,omitempty"`
+	ParentKind      string                 `protobuf:"bytes,2,opt,name=parent_kind,json=parentKind,proto3" json:"parent_kind,omitempty"`
+	ParentNamespace string                 `protobuf:"bytes,3,opt,name=parent_namespace,json=parentNamespace,proto3" json:"parent_namespace,omitempty"`
+	ParentName      string                 `protobuf:"bytes,4,opt,name=parent_name,json=parentName,proto3" json:"parent_name,omitempty"`
+	SectionName     string                 `protobuf:"bytes,5,opt,name=section_name,json=sectionName,proto3" json:"section_name,omitempty"`
+	Port            uint32                 `protobuf:"varint,6,opt,name=port,proto3" json:"port,omitempty"`
+	Conditions      []*Condition           `protobuf:"bytes,7,rep,name=conditions,proto3" json:"conditions,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ParentStatus) Reset() {
+	*x = ParentStatus{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ParentStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ParentStatus) ProtoMessage() {}
+
+func (x *ParentStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ParentStatus.ProtoReflect.Descriptor instead.
+func (*ParentStatus) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ParentStatus) GetParentGroup() string {
+	if x != nil {
+		return x.ParentGroup
+	}
+	return ""
+}
+
+func (x *ParentStatus) GetParentKind() string {
+	if x != nil {
+		return x.ParentKind
+	}
+	return ""
+}
+
+func (x *ParentStatus) GetParentNamespace() string {
+	if x != nil {
+		return x.ParentNamespace
+	}
+	return ""
+}
+
+func (x *ParentStatus) GetParentName() string {
+	if x != nil {
+		return x.ParentName
+	}
+	return ""
+}
+
+func (x *ParentStatus) GetSectionName() string {
+	if x != nil {
+		return x.SectionName
+	}
+	return ""
+}
+
+func (x *ParentStatus) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ParentStatus) GetConditions() []*Condition {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+// Condition is a condition of a status; its times are the writer's to keep.
+type Condition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Holds         bool                   `protobuf:"varint,2,opt,name=holds,proto3" json:"holds,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Condition) Reset() {
+	*x = Condition{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Condition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Condition) ProtoMessage() {}
+
+func (x *Condition) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Condition.ProtoReflect.Descriptor instead.
+func (*Condition) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Condition) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Condition) GetHolds() bool {
+	if x != nil {
+		return x.Holds
+	}
+	return false
+}
+
+func (x *Condition) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Condition) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 var File_weft_bus_v1_log_proto protoreflect.FileDescriptor
 
 const file_weft_bus_v1_log_proto_rawDesc = "" +
@@ -1364,7 +1809,7 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\x05chunk\x18\x02 \x01(\rR\x05chunk\"J\n" +
 	"\x05Chunk\x12'\n" +
 	"\x04rows\x18\x01 \x03(\v2\x13.weft.bus.v1.ChangeR\x04rows\x12\x18\n" +
-	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xd9\x03\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xf5\x03\n" +
 	"\bPresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
@@ -1384,7 +1829,8 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\askipped\x18\x0e \x03(\v2\x1a.weft.bus.v1.SkippedObjectR\askipped\x12#\n" +
 	"\rskipped_total\x18\x0f \x01(\rR\fskippedTotal\x12\x14\n" +
 	"\x05ready\x18\x10 \x01(\bR\x05ready\x12\x18\n" +
-	"\aleaving\x18\x11 \x01(\bR\aleaving\"?\n" +
+	"\aleaving\x18\x11 \x01(\bR\aleaving\x12\x1a\n" +
+	"\bunmeshed\x18\x12 \x01(\rR\bunmeshed\"?\n" +
 	"\rSkippedObject\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\tR\x06object\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"8\n" +
@@ -1392,7 +1838,45 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x16.weft.bus.v1.RollEntryR\aentries\"b\n" +
 	"\tRollEntry\x121\n" +
 	"\bpresence\x18\x01 \x01(\v2\x15.weft.bus.v1.PresenceR\bpresence\x12\"\n" +
-	"\rlast_heard_ns\x18\x02 \x01(\x03R\vlastHeardNs*\x9a\x02\n" +
+	"\rlast_heard_ns\x18\x02 \x01(\x03R\vlastHeardNs\"I\n" +
+	"\tStatusAsk\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\x93\x01\n" +
+	"\fStatusAnswer\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
+	"\x06behind\x18\x03 \x01(\bR\x06behind\x12/\n" +
+	"\bstatuses\x18\x04 \x03(\v2\x13.weft.bus.v1.StatusR\bstatuses\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"\xdd\x01\n" +
+	"\x06Status\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uid\x18\x06 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"generation\x18\a \x01(\x03R\n" +
+	"generation\x123\n" +
+	"\aparents\x18\b \x03(\v2\x19.weft.bus.v1.ParentStatusR\aparents\"\x8d\x02\n" +
+	"\fParentStatus\x12!\n" +
+	"\fparent_group\x18\x01 \x01(\tR\vparentGroup\x12\x1f\n" +
+	"\vparent_kind\x18\x02 \x01(\tR\n" +
+	"parentKind\x12)\n" +
+	"\x10parent_namespace\x18\x03 \x01(\tR\x0fparentNamespace\x12\x1f\n" +
+	"\vparent_name\x18\x04 \x01(\tR\n" +
+	"parentName\x12!\n" +
+	"\fsection_name\x18\x05 \x01(\tR\vsectionName\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\rR\x04port\x126\n" +
+	"\n" +
+	"conditions\x18\a \x03(\v2\x16.weft.bus.v1.ConditionR\n" +
+	"conditions\"g\n" +
+	"\tCondition\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05holds\x18\x02 \x01(\bR\x05holds\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage*\xf0\x03\n" +
 	"\x05Table\x12\x15\n" +
 	"\x11TABLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TABLE_NAMESPACES\x10\x01\x12\x0f\n" +
@@ -1405,7 +1889,16 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\x1cTABLE_AUTHORIZATION_POLICIES\x10\b\x12\"\n" +
 	"\x1eTABLE_MESH_TLS_AUTHENTICATIONS\x10\t\x12!\n" +
 	"\x1dTABLE_NETWORK_AUTHENTICATIONS\x10\n" +
-	"\"\x04\b\f\x10\x18*h\n" +
+	"\x12\x1a\n" +
+	"\x16TABLE_SERVICE_PROFILES\x10\f\x12\x18\n" +
+	"\x14TABLE_TRAFFIC_SPLITS\x10\r\x12\x1f\n" +
+	"\x1bTABLE_SERVER_AUTHORIZATIONS\x10\x0e\x12\x15\n" +
+	"\x11TABLE_RATE_LIMITS\x10\x0f\x12\x19\n" +
+	"\x15TABLE_EGRESS_NETWORKS\x10\x10\x12\x10\n" +
+	"\fTABLE_ROUTES\x10\x11\x12\x1a\n" +
+	"\x16TABLE_REFERENCE_GRANTS\x10\x12\x12\x0f\n" +
+	"\vTABLE_LINKS\x10\x13\x12\x12\n" +
+	"\x0eTABLE_CLUSTERS\x10\x14*h\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fREASON_START\x10\x01\x12\x0e\n" +
@@ -1427,7 +1920,7 @@ func file_weft_bus_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_weft_bus_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_weft_bus_v1_log_proto_goTypes = []any{
 	(Table)(0),            // 0: weft.bus.v1.Table
 	(Reason)(0),           // 1: weft.bus.v1.Reason
@@ -1446,6 +1939,11 @@ var file_weft_bus_v1_log_proto_goTypes = []any{
 	(*SkippedObject)(nil), // 14: weft.bus.v1.SkippedObject
 	(*Roll)(nil),          // 15: weft.bus.v1.Roll
 	(*RollEntry)(nil),     // 16: weft.bus.v1.RollEntry
+	(*StatusAsk)(nil),     // 17: weft.bus.v1.StatusAsk
+	(*StatusAnswer)(nil),  // 18: weft.bus.v1.StatusAnswer
+	(*Status)(nil),        // 19: weft.bus.v1.Status
+	(*ParentStatus)(nil),  // 20: weft.bus.v1.ParentStatus
+	(*Condition)(nil),     // 21: weft.bus.v1.Condition
 }
 var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	0,  // 0: weft.bus.v1.Change.table:type_name -> weft.bus.v1.Table
@@ -1461,11 +1959,14 @@ var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	14, // 10: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
 	16, // 11: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
 	13, // 12: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	19, // 13: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
+	20, // 14: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
+	21, // 15: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_weft_bus_v1_log_proto_init() }
@@ -1485,7 +1986,7 @@ func file_weft_bus_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weft_bus_v1_log_proto_rawDesc), len(file_weft_bus_v1_log_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   15,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
