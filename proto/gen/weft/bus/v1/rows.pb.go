@@ -1385,7 +1385,9 @@ type Server struct {
 	ProxyProtocol string `protobuf:"bytes,8,opt,name=proxy_protocol,json=proxyProtocol,proto3" json:"proxy_protocol,omitempty"`
 	AccessPolicy  string `protobuf:"bytes,9,opt,name=access_policy,json=accessPolicy,proto3" json:"access_policy,omitempty"`
 	// Unix seconds; 0 when the source does not say.
-	CreatedAt     int64 `protobuf:"varint,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt int64 `protobuf:"varint,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// All of them: a ServerAuthorization may select Servers by their labels.
+	Labels        map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1488,6 +1490,13 @@ func (x *Server) GetCreatedAt() int64 {
 		return x.CreatedAt
 	}
 	return 0
+}
+
+func (x *Server) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 // Ref names another object; an empty namespace means the referrer's own.
@@ -1969,7 +1978,7 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"\vRequirement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
-	"\x06values\x18\x03 \x03(\tR\x06values\"\xd9\x02\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"\xcd\x03\n" +
 	"\x06Server\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1982,7 +1991,11 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"\raccess_policy\x18\t \x01(\tR\faccessPolicy\x12\x1d\n" +
 	"\n" +
 	"created_at\x18\n" +
-	" \x01(\x03R\tcreatedAt\"a\n" +
+	" \x01(\x03R\tcreatedAt\x127\n" +
+	"\x06labels\x18\v \x03(\v2\x1f.weft.bus.v1.Server.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"a\n" +
 	"\x03Ref\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -2024,7 +2037,7 @@ func file_weft_bus_v1_rows_proto_rawDescGZIP() []byte {
 }
 
 var file_weft_bus_v1_rows_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weft_bus_v1_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_weft_bus_v1_rows_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_weft_bus_v1_rows_proto_goTypes = []any{
 	(Workload_Kind)(0),            // 0: weft.bus.v1.Workload.Kind
 	(Workload_Phase)(0),           // 1: weft.bus.v1.Workload.Phase
@@ -2056,6 +2069,7 @@ var file_weft_bus_v1_rows_proto_goTypes = []any{
 	nil,                           // 27: weft.bus.v1.Service.AnnotationsEntry
 	nil,                           // 28: weft.bus.v1.Service.LabelsEntry
 	nil,                           // 29: weft.bus.v1.Selector.MatchLabelsEntry
+	nil,                           // 30: weft.bus.v1.Server.LabelsEntry
 }
 var file_weft_bus_v1_rows_proto_depIdxs = []int32{
 	23, // 0: weft.bus.v1.Namespace.annotations:type_name -> weft.bus.v1.Namespace.AnnotationsEntry
@@ -2077,15 +2091,16 @@ var file_weft_bus_v1_rows_proto_depIdxs = []int32{
 	16, // 16: weft.bus.v1.Selector.requirements:type_name -> weft.bus.v1.Requirement
 	15, // 17: weft.bus.v1.Server.pods:type_name -> weft.bus.v1.Selector
 	15, // 18: weft.bus.v1.Server.external_workloads:type_name -> weft.bus.v1.Selector
-	18, // 19: weft.bus.v1.AuthorizationPolicy.target:type_name -> weft.bus.v1.Ref
-	18, // 20: weft.bus.v1.AuthorizationPolicy.authentications:type_name -> weft.bus.v1.Ref
-	18, // 21: weft.bus.v1.MeshTLSAuthentication.identity_refs:type_name -> weft.bus.v1.Ref
-	21, // 22: weft.bus.v1.NetworkAuthentication.networks:type_name -> weft.bus.v1.Network
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	30, // 19: weft.bus.v1.Server.labels:type_name -> weft.bus.v1.Server.LabelsEntry
+	18, // 20: weft.bus.v1.AuthorizationPolicy.target:type_name -> weft.bus.v1.Ref
+	18, // 21: weft.bus.v1.AuthorizationPolicy.authentications:type_name -> weft.bus.v1.Ref
+	18, // 22: weft.bus.v1.MeshTLSAuthentication.identity_refs:type_name -> weft.bus.v1.Ref
+	21, // 23: weft.bus.v1.NetworkAuthentication.networks:type_name -> weft.bus.v1.Network
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_weft_bus_v1_rows_proto_init() }
@@ -2099,7 +2114,7 @@ func file_weft_bus_v1_rows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weft_bus_v1_rows_proto_rawDesc), len(file_weft_bus_v1_rows_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
