@@ -8,7 +8,6 @@ require (
 	github.com/weftmesh/weft/bus v0.0.0
 	github.com/weftmesh/weft/proto v0.0.0
 	github.com/weftmesh/weft/services/kit v0.0.0
-	golang.org/x/net v0.62.0
 	golang.org/x/tools v0.52.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
@@ -56,6 +55,7 @@ require (
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect

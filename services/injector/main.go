@@ -16,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/services/injector/internal/settings"
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/conf"
+	"github.com/weftmesh/weft/services/kit/hook"
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/kit/run"
 )
@@ -78,11 +79,11 @@ func wire(ctx context.Context, s *run.Service) error {
 	if _, err := source.Get(); err != nil {
 		return err
 	}
-	certs := &serve.Certificates{CertFile: cfg.Cert, KeyFile: cfg.Key}
+	certs := &hook.Certificates{CertFile: cfg.Cert, KeyFile: cfg.Key}
 	if err := certs.Load(); err != nil {
 		return err
 	}
-	certs.Measure(s.Metrics())
+	certs.Measure(s.Metrics(), "weft_injector_certificate")
 	admitter := &serve.Admitter{Settings: source, Namespaces: feed.None{}, ControllerNamespace: cfg.ControllerNamespace}
 	admitter.Measure(s.Metrics())
 	if cfg.Namespaces == "bus" {
@@ -99,7 +100,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	}
 	slog.Info("webhook listening", obs.Addr(lis.Addr().String()))
 	s.Part("webhook", func(ctx context.Context) error {
-		return (&serve.Server{Admitter: admitter, Certificates: certs, Linger: cfg.Linger}).Serve(ctx, lis)
+		return (&hook.Server{Handler: serve.Handler(admitter), Certificates: certs, Linger: cfg.Linger}).Serve(ctx, lis)
 	})
 	return nil
 }

@@ -1,4 +1,4 @@
-package serve_test
+package hook_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weftmesh/weft/services/injector/internal/serve"
+	"github.com/weftmesh/weft/services/kit/hook"
 )
 
 // pipes is a listener without sockets, for virtual time.
@@ -69,11 +69,11 @@ func TestLinger(t *testing.T) {
 	pair(t, dir, "webhook")
 	synctest.Test(t, func(t *testing.T) {
 		lis := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-		s := serve.Server{Admitter: admitter(nil), Certificates: certificates(dir, nil), Linger: 5 * time.Second}
+		s := hook.Server{Handler: answering(), Certificates: certificates(dir, nil), Linger: 5 * time.Second}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(ctx, lis) }()
-		body := reviewOf("v1", "Pod", "CREATE", plainPod)
+		body := `{"kind":"AdmissionReview"}`
 		if err := lis.ask(t.Context(), body); err != nil {
 			t.Fatal(err)
 		}

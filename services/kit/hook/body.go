@@ -1,4 +1,4 @@
-package serve
+package hook
 
 import (
 	"context"
@@ -23,11 +23,13 @@ const (
 	bodyTime = 10 * time.Second
 )
 
-// turns bounds what is held: 64 MiB of small reviews and 80 MiB of large ones.
-type turns struct{ reviews, large chan struct{} }
+// Bodies bounds what is held of reviews: 64 MiB of small ones and 80 MiB of
+// large ones. All handlers of one address should share it.
+type Bodies struct{ reviews, large chan struct{} }
 
-func newTurns() *turns {
-	return &turns{reviews: make(chan struct{}, maxReviews), large: make(chan struct{}, maxLarge)}
+// NewBodies makes one with all its turns free.
+func NewBodies() *Bodies {
+	return &Bodies{reviews: make(chan struct{}, maxReviews), large: make(chan struct{}, maxLarge)}
 }
 
 // take waits for a turn; it fails when the client doesn't.
@@ -40,9 +42,12 @@ func take(ctx context.Context, turn chan struct{}) (done func(), err error) {
 	}
 }
 
-// body reads a review. The turns taken last until done is called.
-func (t *turns) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
-	reviewed, err := take(r.Context(), t.reviews)
+// Read reads a review, waiting for its turn. What it takes is held until done is
+// called, which the caller does once the review is answered. It fails for a body
+// of more than 10 MiB, for one that takes longer than 10 s, and when the client
+// gives up waiting; then done is nil.
+func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+	reviewed, err := take(r.Context(), b.reviews)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +66,7 @@ func (t *turns) body(w http.ResponseWriter, r *http.Request) (body []byte, done 
 	if len(body) < smallBody {
 		return body, reviewed, nil
 	}
-	large, err := take(r.Context(), t.large)
+	large, err := take(r.Context(), b.large)
 	if err != nil {
 		reviewed()
 		return nil, nil, err

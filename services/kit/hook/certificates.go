@@ -1,4 +1,4 @@
-package serve
+package hook
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/obs"
 )
 
-// Certificates has the webhook's certificate, as its files have it. They are
+// Certificates has a webhook's certificate, as its files have it. They are
 // looked at when a client connects, at most once a second: the API server
 // connects seldom, and nothing has to be watched.
 type Certificates struct {
@@ -31,10 +31,11 @@ type Certificates struct {
 // lookEvery bounds how often the files are read.
 const lookEvery = time.Second
 
-// Measure registers the gauge of the certificate's end.
-func (c *Certificates) Measure(reg prometheus.Registerer) {
+// Measure registers the gauge of the certificate's end, under the name of what
+// it is for, such as weft_injector_certificate.
+func (c *Certificates) Measure(reg prometheus.Registerer, name string) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "weft_injector_certificate_not_after_seconds",
+		Name: name + "_not_after_seconds",
 		Help: "Unix time at which the webhook's certificate expires; 0 until one is loaded.",
 	}, func() float64 {
 		c.mu.Lock()
