@@ -121,6 +121,8 @@ func (s *server) respond(q Request, a *busv1.Answer) {
 		kind = "range"
 	case *busv1.Answer_Manifest:
 		kind = "snapshot"
+	case *busv1.Answer_Patch:
+		kind = "patch"
 	}
 	s.r.metrics.served.WithLabelValues(kind).Inc()
 	_ = q.Respond(packMessage(a)) // the asker asks again
@@ -149,7 +151,20 @@ func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
 		a.Kind = &busv1.Answer_Behind{Behind: true}
 		return a
 	}
-	if ask.GetReason() != busv1.Reason_REASON_DIGEST {
+	switch {
+	case ask.GetReason() == busv1.Reason_REASON_DIGEST:
+		if ask.GetEpoch() != st.pos.epoch {
+			break // the sums are of another key
+		}
+		if p := st.patchFor(ask.GetDiffering()); p != nil {
+			a.Kind = &busv1.Answer_Patch{Patch: p}
+			st.mu.Unlock()
+			if len(packMessage(a)) <= MaxPayload {
+				return a
+			}
+			st.mu.Lock()
+		}
+	default:
 		if have == st.pos {
 			st.mu.Unlock()
 			a.Kind = &busv1.Answer_Nothing{Nothing: true}

@@ -3,6 +3,7 @@ package bus
 import (
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"go.opentelemetry.io/otel/trace"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -25,4 +26,13 @@ func Damage(r *Reader, table busv1.Table, key string) {
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
 	r.store.put(Change{Table: table, Key: key})
+}
+
+// Repairs counts a reader's repairs of one kind.
+func Repairs(r *Reader, kind string) float64 {
+	var m dto.Metric
+	if err := r.metrics.repairs.WithLabelValues(kind).Write(&m); err != nil {
+		return -1
+	}
+	return m.GetCounter().GetValue()
 }

@@ -98,7 +98,7 @@ func newMetrics(reg prometheus.Registerer, cluster string) *metrics {
 		m.mismatches.WithLabelValues(t.Name)
 		m.rows.WithLabelValues(t.Name)
 	}
-	for _, kind := range []string{"nothing", "range", "snapshot"} {
+	for _, kind := range []string{"nothing", "range", "snapshot", "patch"} {
 		m.repairs.WithLabelValues(kind)
 	}
 	for _, reason := range []string{"start", "gap", "digest", "resume"} {

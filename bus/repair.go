@@ -72,6 +72,14 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	s.active = reason
 	s.attempts++
 	ask := &busv1.Ask{Epoch: at.epoch, NextSeq: at.seq + 1, Reason: reason, Peer: r.t.Peer()}
+	if reason == busv1.Reason_REASON_DIGEST && s.heals == 0 {
+		// Once; what is still wrong afterwards needs a whole snapshot.
+		r.store.mu.Lock()
+		if r.store.pos == at {
+			ask.Differing = r.store.differing(s.bad)
+		}
+		r.store.mu.Unlock()
+	}
 	if reason != busv1.Reason_REASON_RESUME {
 		least := r.heard()
 		if least.before(at) {
@@ -204,6 +212,11 @@ func (r *Reader) applyAnswer(res repaired) (kind string, err error) {
 		if err := r.applySnapshot(at, a.GetManifest(), res); err != nil {
 			return "", err
 		}
+	case a.GetPatch() != nil:
+		kind = "patch"
+		if err := r.applyPatch(at, a.GetPatch()); err != nil {
+			return "", err
+		}
 	default:
 		return "", errBehind
 	}
@@ -244,6 +257,25 @@ func (r *Reader) applyRange(epoch uint64, asked position, entries []*busv1.LogEn
 		}
 		r.saw(at)
 	}
+	return nil
+}
+
+// applyPatch puts the rows that differed in the place of the copy's. Whether
+// that was all, the next beacon says. The store's lock is held.
+func (r *Reader) applyPatch(at position, p *busv1.Patch) error {
+	s, st := &r.run, r.store
+	if !s.corrupt || at.epoch != st.pos.epoch || st.pos.before(at) {
+		return errBehind
+	}
+	span := startApply(r.t.Cluster(), "", at, len(p.GetRows()))
+	defer span.End()
+	s.heals++
+	s.healedAt = r.cfg.Now()
+	if err := st.patch(at, p, span.SpanContext()); err != nil {
+		return err
+	}
+	s.corrupt = false
+	r.metrics.position(st.pos, st)
 	return nil
 }
 

@@ -14,7 +14,9 @@ type running struct {
 	held held
 	// corrupt: a digest differed or a body couldn't be read. What is applied
 	// meanwhile is kept; the next snapshot goes under it.
-	corrupt  bool
+	corrupt bool
+	// bad are the tables that differed; nil when the fault is not in a table.
+	bad      []busv1.Table
 	healedAt time.Time
 	heals    int
 	// resume: messages may have been missed, ask.
@@ -205,7 +207,7 @@ func (r *Reader) applyCut(at position, parts [][]byte, parent string) bool {
 		}
 		if err != nil {
 			r.metrics.malformed.Inc()
-			r.run.corrupt = true
+			r.run.corrupt, r.run.bad = true, nil
 			slog.Warn("log message could not be read", "cluster", r.t.Cluster(), "epoch", at.epoch, "seq", at.seq, "error", err)
 			return false
 		}
@@ -251,7 +253,7 @@ func (r *Reader) compare(it item) {
 	if r.run.corrupt {
 		return
 	}
-	r.run.corrupt = true
+	r.run.corrupt, r.run.bad = true, bad
 	r.metrics.mismatch(bad)
 	for _, t := range bad {
 		slog.Warn("table differs from the writer's", "cluster", r.t.Cluster(), "table", tableName(t), "epoch", it.head.epoch, "seq", it.head.seq)

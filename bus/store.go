@@ -153,9 +153,9 @@ func (s *store) forget() {
 	s.prev = position{}
 }
 
-// replace makes rows the whole state at a position, as a diff: rows that stay
-// equal are kept, and the consumer sees only what really changed.
-func (s *store) replace(at position, state []Change, sc trace.SpanContext) {
+// become makes state all that there is inside: rows that stay equal are kept,
+// and what really changed is returned.
+func (s *store) become(state []Change, inside func(t busv1.Table, key string) bool) []Change {
 	s.replaced++
 	var diff []Change
 	for _, c := range state {
@@ -163,18 +163,24 @@ func (s *store) replace(at position, state []Change, sc trace.SpanContext) {
 			diff = append(diff, c)
 		}
 	}
+	kept := len(diff)
 	for t, r := range s.tables {
 		for key, row := range r.byKey {
-			if row.seen != s.replaced {
+			if row.seen != s.replaced && inside(t, key) {
 				diff = append(diff, Change{Table: t, Key: key})
 			}
 		}
 	}
-	for _, c := range diff {
-		if c.Value == nil {
-			s.put(c)
-		}
+	for _, c := range diff[kept:] {
+		s.put(c)
 	}
+	return diff
+}
+
+// replace makes rows the whole state at a position, as a diff: the consumer
+// sees only what really changed.
+func (s *store) replace(at position, state []Change, sc trace.SpanContext) {
+	diff := s.become(state, func(busv1.Table, string) bool { return true })
 	s.pos = at
 	s.forget()
 	s.synced = true

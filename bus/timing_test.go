@@ -141,6 +141,12 @@ func TestCorruptionHealsWithinOnePeriod(t *testing.T) {
 		if _, ok := reader.r.Row(busv1.Table_TABLE_NODES, "n"); !ok {
 			t.Error("the row is still missing after a minute")
 		}
+		if n := bus.Repairs(reader.r, "patch"); n != 1 {
+			t.Errorf("%v patches, want the first heal to be one", n)
+		}
+		if n := bus.Repairs(reader.r, "snapshot"); n != 2 {
+			t.Errorf("%v snapshots, want one at the start and one of the second heal", n)
+		}
 	})
 }
 

@@ -458,7 +458,10 @@ type Ask struct {
 	// The epoch that min_seq is of.
 	MinEpoch uint64 `protobuf:"varint,5,opt,name=min_epoch,json=minEpoch,proto3" json:"min_epoch,omitempty"`
 	// Who asks: a peer never answers itself.
-	Peer          string `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"`
+	Peer string `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"`
+	// With REASON_DIGEST: what the reader has of each table that differs. None
+	// asks for a whole snapshot.
+	Differing     []*Buckets `protobuf:"bytes,7,rep,name=differing,proto3" json:"differing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,8 +538,176 @@ func (x *Ask) GetPeer() string {
 	return ""
 }
 
+func (x *Ask) GetDiffering() []*Buckets {
+	if x != nil {
+		return x.Differing
+	}
+	return nil
+}
+
+// Buckets are the sums of one table's rows, by the bucket that their keys fall
+// into: as many as the log's rules say, each the sum modulo 2^64 of the low
+// halves of the row hashes. Which bucket: package bus.
+type Buckets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         Table                  `protobuf:"varint,1,opt,name=table,proto3,enum=weft.bus.v1.Table" json:"table,omitempty"`
+	Sums          []uint64               `protobuf:"fixed64,2,rep,packed,name=sums,proto3" json:"sums,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Buckets) Reset() {
+	*x = Buckets{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Buckets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Buckets) ProtoMessage() {}
+
+func (x *Buckets) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Buckets.ProtoReflect.Descriptor instead.
+func (*Buckets) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Buckets) GetTable() Table {
+	if x != nil {
+		return x.Table
+	}
+	return Table_TABLE_UNSPECIFIED
+}
+
+func (x *Buckets) GetSums() []uint64 {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+// Patch is all that the peer has in the buckets that differ.
+type Patch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tables        []*PatchTable          `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
+	Rows          []*Change              `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Patch) Reset() {
+	*x = Patch{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Patch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Patch) ProtoMessage() {}
+
+func (x *Patch) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Patch.ProtoReflect.Descriptor instead.
+func (*Patch) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Patch) GetTables() []*PatchTable {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
+}
+
+func (x *Patch) GetRows() []*Change {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+// PatchTable names the buckets of one table that the patch holds.
+type PatchTable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         Table                  `protobuf:"varint,1,opt,name=table,proto3,enum=weft.bus.v1.Table" json:"table,omitempty"`
+	Buckets       []uint32               `protobuf:"varint,2,rep,packed,name=buckets,proto3" json:"buckets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchTable) Reset() {
+	*x = PatchTable{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchTable) ProtoMessage() {}
+
+func (x *PatchTable) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchTable.ProtoReflect.Descriptor instead.
+func (*PatchTable) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PatchTable) GetTable() Table {
+	if x != nil {
+		return x.Table
+	}
+	return Table_TABLE_UNSPECIFIED
+}
+
+func (x *PatchTable) GetBuckets() []uint32 {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
 // Answer is one of: nothing is missing, the missing batches, where to pull a
-// snapshot, or "this peer is behind what was asked for".
+// snapshot, "this peer is behind what was asked for", or the rows that differ.
 type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -547,6 +718,7 @@ type Answer struct {
 	//	*Answer_Range
 	//	*Answer_Manifest
 	//	*Answer_Behind
+	//	*Answer_Patch
 	Kind isAnswer_Kind `protobuf_oneof:"kind"`
 	// How long ago the peer heard the writer, in nanoseconds; 0 for the writer.
 	AgeNs         int64 `protobuf:"varint,7,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
@@ -556,7 +728,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[5]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +740,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[5]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +753,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{5}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Answer) GetEpoch() uint64 {
@@ -641,6 +813,15 @@ func (x *Answer) GetBehind() bool {
 	return false
 }
 
+func (x *Answer) GetPatch() *Patch {
+	if x != nil {
+		if x, ok := x.Kind.(*Answer_Patch); ok {
+			return x.Patch
+		}
+	}
+	return nil
+}
+
 func (x *Answer) GetAgeNs() int64 {
 	if x != nil {
 		return x.AgeNs
@@ -668,6 +849,10 @@ type Answer_Behind struct {
 	Behind bool `protobuf:"varint,6,opt,name=behind,proto3,oneof"`
 }
 
+type Answer_Patch struct {
+	Patch *Patch `protobuf:"bytes,8,opt,name=patch,proto3,oneof"`
+}
+
 func (*Answer_Nothing) isAnswer_Kind() {}
 
 func (*Answer_Range) isAnswer_Kind() {}
@@ -675,6 +860,8 @@ func (*Answer_Range) isAnswer_Kind() {}
 func (*Answer_Manifest) isAnswer_Kind() {}
 
 func (*Answer_Behind) isAnswer_Kind() {}
+
+func (*Answer_Patch) isAnswer_Kind() {}
 
 // LogEntry is one past log message of kind batch.
 type LogEntry struct {
@@ -692,7 +879,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[6]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +891,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[6]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +904,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{6}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LogEntry) GetSeq() uint64 {
@@ -767,7 +954,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[7]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +966,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[7]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +979,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{7}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Range) GetEntries() []*LogEntry {
@@ -820,7 +1007,7 @@ type Manifest struct {
 
 func (x *Manifest) Reset() {
 	*x = Manifest{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[8]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +1019,7 @@ func (x *Manifest) String() string {
 func (*Manifest) ProtoMessage() {}
 
 func (x *Manifest) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[8]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +1032,7 @@ func (x *Manifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Manifest.ProtoReflect.Descriptor instead.
 func (*Manifest) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{8}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Manifest) GetPeer() string {
@@ -901,7 +1088,7 @@ type ChunkRequest struct {
 
 func (x *ChunkRequest) Reset() {
 	*x = ChunkRequest{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[9]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1100,7 @@ func (x *ChunkRequest) String() string {
 func (*ChunkRequest) ProtoMessage() {}
 
 func (x *ChunkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[9]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1113,7 @@ func (x *ChunkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkRequest.ProtoReflect.Descriptor instead.
 func (*ChunkRequest) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{9}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChunkRequest) GetSnapshot() uint64 {
@@ -955,7 +1142,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[10]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1154,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[10]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1167,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{10}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Chunk) GetRows() []*Change {
@@ -1033,7 +1220,7 @@ type Presence struct {
 
 func (x *Presence) Reset() {
 	*x = Presence{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[11]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1232,7 @@ func (x *Presence) String() string {
 func (*Presence) ProtoMessage() {}
 
 func (x *Presence) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[11]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1245,7 @@ func (x *Presence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Presence.ProtoReflect.Descriptor instead.
 func (*Presence) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{11}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Presence) GetService() string {
@@ -1198,7 +1385,7 @@ type SkippedObject struct {
 
 func (x *SkippedObject) Reset() {
 	*x = SkippedObject{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[12]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1397,7 @@ func (x *SkippedObject) String() string {
 func (*SkippedObject) ProtoMessage() {}
 
 func (x *SkippedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[12]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1410,7 @@ func (x *SkippedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedObject.ProtoReflect.Descriptor instead.
 func (*SkippedObject) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{12}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SkippedObject) GetObject() string {
@@ -1250,7 +1437,7 @@ type Roll struct {
 
 func (x *Roll) Reset() {
 	*x = Roll{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[13]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1449,7 @@ func (x *Roll) String() string {
 func (*Roll) ProtoMessage() {}
 
 func (x *Roll) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[13]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1462,7 @@ func (x *Roll) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roll.ProtoReflect.Descriptor instead.
 func (*Roll) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{13}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Roll) GetEntries() []*RollEntry {
@@ -1296,7 +1483,7 @@ type RollEntry struct {
 
 func (x *RollEntry) Reset() {
 	*x = RollEntry{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[14]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1495,7 @@ func (x *RollEntry) String() string {
 func (*RollEntry) ProtoMessage() {}
 
 func (x *RollEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[14]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1508,7 @@ func (x *RollEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollEntry.ProtoReflect.Descriptor instead.
 func (*RollEntry) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{14}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RollEntry) GetPresence() *Presence {
@@ -1353,7 +1540,7 @@ type StatusAsk struct {
 
 func (x *StatusAsk) Reset() {
 	*x = StatusAsk{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1552,7 @@ func (x *StatusAsk) String() string {
 func (*StatusAsk) ProtoMessage() {}
 
 func (x *StatusAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1565,7 @@ func (x *StatusAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusAsk.ProtoReflect.Descriptor instead.
 func (*StatusAsk) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StatusAsk) GetEpoch() uint64 {
@@ -1419,7 +1606,7 @@ type StatusAnswer struct {
 
 func (x *StatusAnswer) Reset() {
 	*x = StatusAnswer{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1618,7 @@ func (x *StatusAnswer) String() string {
 func (*StatusAnswer) ProtoMessage() {}
 
 func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1631,7 @@ func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusAnswer.ProtoReflect.Descriptor instead.
 func (*StatusAnswer) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StatusAnswer) GetEpoch() uint64 {
@@ -1502,7 +1689,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1701,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1714,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Status) GetKey() string {
@@ -1602,7 +1789,7 @@ type ParentStatus struct {
 
 func (x *ParentStatus) Reset() {
 	*x = ParentStatus{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +1801,7 @@ func (x *ParentStatus) String() string {
 func (*ParentStatus) ProtoMessage() {}
 
 func (x *ParentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +1814,7 @@ func (x *ParentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentStatus.ProtoReflect.Descriptor instead.
 func (*ParentStatus) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ParentStatus) GetParentGroup() string {
@@ -1692,7 +1879,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1891,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1904,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Condition) GetType() string {
@@ -1771,21 +1958,33 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\n" +
 	"digest_key\x18\x02 \x01(\fR\tdigestKey\x12\x1c\n" +
 	"\n" +
-	"sent_at_ns\x18\x03 \x01(\x03R\bsentAtNs\"\xad\x01\n" +
+	"sent_at_ns\x18\x03 \x01(\x03R\bsentAtNs\"\xe1\x01\n" +
 	"\x03Ask\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x19\n" +
 	"\bnext_seq\x18\x02 \x01(\x04R\anextSeq\x12\x17\n" +
 	"\amin_seq\x18\x03 \x01(\x04R\x06minSeq\x12+\n" +
 	"\x06reason\x18\x04 \x01(\x0e2\x13.weft.bus.v1.ReasonR\x06reason\x12\x1b\n" +
 	"\tmin_epoch\x18\x05 \x01(\x04R\bminEpoch\x12\x12\n" +
-	"\x04peer\x18\x06 \x01(\tR\x04peer\"\xe6\x01\n" +
+	"\x04peer\x18\x06 \x01(\tR\x04peer\x122\n" +
+	"\tdiffering\x18\a \x03(\v2\x14.weft.bus.v1.BucketsR\tdiffering\"G\n" +
+	"\aBuckets\x12(\n" +
+	"\x05table\x18\x01 \x01(\x0e2\x12.weft.bus.v1.TableR\x05table\x12\x12\n" +
+	"\x04sums\x18\x02 \x03(\x06R\x04sums\"a\n" +
+	"\x05Patch\x12/\n" +
+	"\x06tables\x18\x01 \x03(\v2\x17.weft.bus.v1.PatchTableR\x06tables\x12'\n" +
+	"\x04rows\x18\x02 \x03(\v2\x13.weft.bus.v1.ChangeR\x04rows\"P\n" +
+	"\n" +
+	"PatchTable\x12(\n" +
+	"\x05table\x18\x01 \x01(\x0e2\x12.weft.bus.v1.TableR\x05table\x12\x18\n" +
+	"\abuckets\x18\x02 \x03(\rR\abuckets\"\x92\x02\n" +
 	"\x06Answer\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x1a\n" +
 	"\anothing\x18\x03 \x01(\bH\x00R\anothing\x12*\n" +
 	"\x05range\x18\x04 \x01(\v2\x12.weft.bus.v1.RangeH\x00R\x05range\x123\n" +
 	"\bmanifest\x18\x05 \x01(\v2\x15.weft.bus.v1.ManifestH\x00R\bmanifest\x12\x18\n" +
-	"\x06behind\x18\x06 \x01(\bH\x00R\x06behind\x12\x15\n" +
+	"\x06behind\x18\x06 \x01(\bH\x00R\x06behind\x12*\n" +
+	"\x05patch\x18\b \x01(\v2\x12.weft.bus.v1.PatchH\x00R\x05patch\x12\x15\n" +
 	"\x06age_ns\x18\a \x01(\x03R\x05ageNsB\x06\n" +
 	"\x04kind\"z\n" +
 	"\bLogEntry\x12\x10\n" +
@@ -1920,7 +2119,7 @@ func file_weft_bus_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_weft_bus_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_weft_bus_v1_log_proto_goTypes = []any{
 	(Table)(0),            // 0: weft.bus.v1.Table
 	(Reason)(0),           // 1: weft.bus.v1.Reason
@@ -1929,21 +2128,24 @@ var file_weft_bus_v1_log_proto_goTypes = []any{
 	(*Sum)(nil),           // 4: weft.bus.v1.Sum
 	(*Beacon)(nil),        // 5: weft.bus.v1.Beacon
 	(*Ask)(nil),           // 6: weft.bus.v1.Ask
-	(*Answer)(nil),        // 7: weft.bus.v1.Answer
-	(*LogEntry)(nil),      // 8: weft.bus.v1.LogEntry
-	(*Range)(nil),         // 9: weft.bus.v1.Range
-	(*Manifest)(nil),      // 10: weft.bus.v1.Manifest
-	(*ChunkRequest)(nil),  // 11: weft.bus.v1.ChunkRequest
-	(*Chunk)(nil),         // 12: weft.bus.v1.Chunk
-	(*Presence)(nil),      // 13: weft.bus.v1.Presence
-	(*SkippedObject)(nil), // 14: weft.bus.v1.SkippedObject
-	(*Roll)(nil),          // 15: weft.bus.v1.Roll
-	(*RollEntry)(nil),     // 16: weft.bus.v1.RollEntry
-	(*StatusAsk)(nil),     // 17: weft.bus.v1.StatusAsk
-	(*StatusAnswer)(nil),  // 18: weft.bus.v1.StatusAnswer
-	(*Status)(nil),        // 19: weft.bus.v1.Status
-	(*ParentStatus)(nil),  // 20: weft.bus.v1.ParentStatus
-	(*Condition)(nil),     // 21: weft.bus.v1.Condition
+	(*Buckets)(nil),       // 7: weft.bus.v1.Buckets
+	(*Patch)(nil),         // 8: weft.bus.v1.Patch
+	(*PatchTable)(nil),    // 9: weft.bus.v1.PatchTable
+	(*Answer)(nil),        // 10: weft.bus.v1.Answer
+	(*LogEntry)(nil),      // 11: weft.bus.v1.LogEntry
+	(*Range)(nil),         // 12: weft.bus.v1.Range
+	(*Manifest)(nil),      // 13: weft.bus.v1.Manifest
+	(*ChunkRequest)(nil),  // 14: weft.bus.v1.ChunkRequest
+	(*Chunk)(nil),         // 15: weft.bus.v1.Chunk
+	(*Presence)(nil),      // 16: weft.bus.v1.Presence
+	(*SkippedObject)(nil), // 17: weft.bus.v1.SkippedObject
+	(*Roll)(nil),          // 18: weft.bus.v1.Roll
+	(*RollEntry)(nil),     // 19: weft.bus.v1.RollEntry
+	(*StatusAsk)(nil),     // 20: weft.bus.v1.StatusAsk
+	(*StatusAnswer)(nil),  // 21: weft.bus.v1.StatusAnswer
+	(*Status)(nil),        // 22: weft.bus.v1.Status
+	(*ParentStatus)(nil),  // 23: weft.bus.v1.ParentStatus
+	(*Condition)(nil),     // 24: weft.bus.v1.Condition
 }
 var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	0,  // 0: weft.bus.v1.Change.table:type_name -> weft.bus.v1.Table
@@ -1951,22 +2153,28 @@ var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	0,  // 2: weft.bus.v1.Sum.table:type_name -> weft.bus.v1.Table
 	4,  // 3: weft.bus.v1.Beacon.sums:type_name -> weft.bus.v1.Sum
 	1,  // 4: weft.bus.v1.Ask.reason:type_name -> weft.bus.v1.Reason
-	9,  // 5: weft.bus.v1.Answer.range:type_name -> weft.bus.v1.Range
-	10, // 6: weft.bus.v1.Answer.manifest:type_name -> weft.bus.v1.Manifest
-	8,  // 7: weft.bus.v1.Range.entries:type_name -> weft.bus.v1.LogEntry
-	4,  // 8: weft.bus.v1.Manifest.sums:type_name -> weft.bus.v1.Sum
-	2,  // 9: weft.bus.v1.Chunk.rows:type_name -> weft.bus.v1.Change
-	14, // 10: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
-	16, // 11: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
-	13, // 12: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
-	19, // 13: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
-	20, // 14: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
-	21, // 15: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	7,  // 5: weft.bus.v1.Ask.differing:type_name -> weft.bus.v1.Buckets
+	0,  // 6: weft.bus.v1.Buckets.table:type_name -> weft.bus.v1.Table
+	9,  // 7: weft.bus.v1.Patch.tables:type_name -> weft.bus.v1.PatchTable
+	2,  // 8: weft.bus.v1.Patch.rows:type_name -> weft.bus.v1.Change
+	0,  // 9: weft.bus.v1.PatchTable.table:type_name -> weft.bus.v1.Table
+	12, // 10: weft.bus.v1.Answer.range:type_name -> weft.bus.v1.Range
+	13, // 11: weft.bus.v1.Answer.manifest:type_name -> weft.bus.v1.Manifest
+	8,  // 12: weft.bus.v1.Answer.patch:type_name -> weft.bus.v1.Patch
+	11, // 13: weft.bus.v1.Range.entries:type_name -> weft.bus.v1.LogEntry
+	4,  // 14: weft.bus.v1.Manifest.sums:type_name -> weft.bus.v1.Sum
+	2,  // 15: weft.bus.v1.Chunk.rows:type_name -> weft.bus.v1.Change
+	17, // 16: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
+	19, // 17: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
+	16, // 18: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
+	22, // 19: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
+	23, // 20: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
+	24, // 21: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_weft_bus_v1_log_proto_init() }
@@ -1974,11 +2182,12 @@ func file_weft_bus_v1_log_proto_init() {
 	if File_weft_bus_v1_log_proto != nil {
 		return
 	}
-	file_weft_bus_v1_log_proto_msgTypes[5].OneofWrappers = []any{
+	file_weft_bus_v1_log_proto_msgTypes[8].OneofWrappers = []any{
 		(*Answer_Nothing)(nil),
 		(*Answer_Range)(nil),
 		(*Answer_Manifest)(nil),
 		(*Answer_Behind)(nil),
+		(*Answer_Patch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1986,7 +2195,7 @@ func file_weft_bus_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weft_bus_v1_log_proto_rawDesc), len(file_weft_bus_v1_log_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
