@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -120,13 +121,14 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%d %s", e.code, e.text) }
 
-// price also returns whom prices saw asking.
-func (c *client) price(ctx context.Context, name string) (askedBy string, err error) {
+// price also returns whom prices saw asking, and whether it had to ask the ledger
+// again.
+func (c *client) price(ctx context.Context, name string) (askedBy, again string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var header metadata.MD
 	err = c.prices.Invoke(ctx, pricesGet, wrapperspb.String(name), &wrapperspb.DoubleValue{}, grpc.Header(&header))
-	return first(header, askedByHeader), err
+	return first(header, askedByHeader), first(header, againHeader), err
 }
 
 func first(md metadata.MD, key string) string {
@@ -136,8 +138,24 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// booked sends one line to the ledger and wants it confirmed.
-func (c *client) booked(ctx context.Context, target, line string) error {
+// booked sends one line to the ledger and wants it confirmed. A connection that is
+// cut before that is made again once, as clients of such a protocol do: a server
+// that ends can't hand a connection over. again says so, and how long the first one
+// had lived.
+func (c *client) booked(ctx context.Context, target, line string) (again string, err error) {
+	began := time.Now()
+	err = c.bookedOnce(ctx, target, line)
+	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		return "", err
+	}
+	again = fmt.Sprintf("%s after %s (%v)", againWord, time.Since(began).Round(time.Millisecond), err)
+	return again, c.bookedOnce(ctx, target, line)
+}
+
+// againWord begins what is said of a second connection.
+const againWord = "asked again"
+
+func (c *client) bookedOnce(ctx context.Context, target, line string) error {
 	conn, err := c.dial(ctx, target)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +21,13 @@ type counts struct {
 	Denied    atomic.Int64
 	Failed    atomic.Int64
 	Late      atomic.Int64
+	Again     atomic.Int64
 	slowest   atomic.Int64
 	answer    atomic.Pointer[string]
 
 	mu       sync.Mutex
 	failures []Failure
+	again    []string
 }
 
 // Failure is one request that failed.
@@ -34,8 +37,8 @@ type Failure struct {
 	Reason string    `json:"reason"`
 }
 
-// keptFailures bounds what is remembered of the last ones.
-const keptFailures = 100
+// kept bounds what is remembered of the last failures and cuts.
+const kept = 100
 
 // Seen is the JSON form of counts.
 type Seen struct {
@@ -44,6 +47,9 @@ type Seen struct {
 	Denied    int64 `json:"denied"`
 	Failed    int64 `json:"failed"`
 	Late      int64 `json:"late"`
+	// Again counts pages for which the ledger was asked over a second connection,
+	// since the first one was cut.
+	Again int64 `json:"again"`
 	// Slowest is the time of the slowest answer since the last report.
 	Slowest   time.Duration `json:"slowest_ns"`
 	LastError string        `json:"last_error,omitempty"`
@@ -51,15 +57,17 @@ type Seen struct {
 	LastAnswer string `json:"last_answer,omitempty"`
 	// Failures are the last ones that failed, the oldest first.
 	Failures []Failure `json:"failures,omitempty"`
+	// Cuts are what was said of the last of those connections, the oldest first.
+	Cuts []string `json:"cuts,omitempty"`
 }
 
 func (c *counts) seen() Seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := Seen{
-		OK: c.OK.Load(), OnPurpose: c.OnPurpose.Load(), Denied: c.Denied.Load(), Failed: c.Failed.Load(), Late: c.Late.Load(),
+		OK: c.OK.Load(), OnPurpose: c.OnPurpose.Load(), Denied: c.Denied.Load(), Failed: c.Failed.Load(), Late: c.Late.Load(), Again: c.Again.Load(),
 		Slowest:  time.Duration(c.slowest.Swap(0)),
-		Failures: slices.Clone(c.failures),
+		Failures: slices.Clone(c.failures), Cuts: slices.Clone(c.again),
 	}
 	if a := c.answer.Load(); a != nil {
 		s.LastAnswer = *a
@@ -124,6 +132,7 @@ func (c *counts) count(ctx context.Context, began time.Time, answer string, err 
 	case err == nil:
 		c.OK.Add(1)
 		c.answer.Store(&answer)
+		c.noteAgain(answer)
 	case errors.Is(err, errOnPurpose):
 		c.OnPurpose.Add(1)
 	case ctx.Err() != nil:
@@ -133,9 +142,27 @@ func (c *counts) count(ctx context.Context, began time.Time, answer string, err 
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.Failed.Add(1)
-		if len(c.failures) == keptFailures {
-			c.failures = slices.Delete(c.failures, 0, 1)
-		}
-		c.failures = append(c.failures, Failure{Began: began.UTC(), Took: took.Round(time.Millisecond).String(), Reason: err.Error()})
+		c.failures = keep(c.failures, Failure{Began: began.UTC(), Took: took.Round(time.Millisecond).String(), Reason: err.Error()})
 	}
+}
+
+// noteAgain looks in a page for the word of a second connection.
+func (c *counts) noteAgain(page string) {
+	_, said, ok := strings.Cut(page, againWord)
+	if !ok {
+		return
+	}
+	c.Again.Add(1)
+	line, _, _ := strings.Cut(said, "\n")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again = keep(c.again, time.Now().UTC().Format(time.RFC3339)+line)
+}
+
+// keep appends, and forgets the first one when there are too many.
+func keep[T any](all []T, one T) []T {
+	if len(all) == kept {
+		all = slices.Delete(all, 0, 1)
+	}
+	return append(all, one)
 }

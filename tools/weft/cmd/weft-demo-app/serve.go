@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -59,14 +60,22 @@ type prices struct {
 	ledger string
 }
 
-// askedByHeader of an answer says whom the service saw asking.
-const askedByHeader = "x-demo-asked-by"
+// Headers of an answer: whom the service saw asking, and that it had to ask the
+// ledger again.
+const (
+	askedByHeader = "x-demo-asked-by"
+	againHeader   = "x-demo-again"
+)
 
 func (p prices) get(ctx context.Context, name *wrapperspb.StringValue) (*wrapperspb.DoubleValue, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	_ = grpc.SetHeader(ctx, metadata.Pairs(askedByHeader, first(md, clientID)))
 	if p.ledger != "" {
-		if err := p.ask.booked(ctx, p.ledger, name.GetValue()); err != nil {
+		again, err := p.ask.booked(ctx, p.ledger, name.GetValue())
+		if again != "" {
+			_ = grpc.SetHeader(ctx, metadata.Pairs(againHeader, again))
+		}
+		if err != nil {
 			return nil, status.Errorf(codes.Unavailable, "ledger: %v", err)
 		}
 	}
@@ -105,22 +114,34 @@ func runPrices(ctx context.Context, o options) error {
 	return srv.Serve(lis)
 }
 
-// runLedger answers each line with "booked <line>".
+// runLedger answers each line with "booked <line>", until ctx ends and with it the
+// connections that are there, or until these have had their time.
 func runLedger(ctx context.Context, o options) error {
 	lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = lis.Close() })()
+	var open sync.WaitGroup
 	for {
 		conn, err := lis.Accept()
-		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return nil
+		switch {
+		case err == nil:
+			open.Go(func() { book(conn) })
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			ended := make(chan struct{})
+			go func() {
+				open.Wait()
+				close(ended)
+			}()
+			select {
+			case <-ended:
+			case <-time.After(lastAnswers):
 			}
+			return nil
+		default:
 			return fmt.Errorf("accepting: %w", err)
 		}
-		go book(conn)
 	}
 }
 

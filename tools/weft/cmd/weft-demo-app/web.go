@@ -60,11 +60,17 @@ func (c *client) page(ctx context.Context, t targets, what string) (asked string
 		return err
 	})
 	add("prices", t.Prices, func() error {
-		by, err := c.price(ctx, what)
+		by, again, err := c.price(ctx, what)
 		fmt.Fprintf(&lines, "prices asked by %s\n", by)
+		if again != "" {
+			fmt.Fprintf(&lines, "ledger %s\n", again)
+		}
 		return err
 	})
-	add("ledger", t.Ledger, func() error { return c.booked(ctx, t.Ledger, what+" 1") })
+	add("ledger", t.Ledger, func() error {
+		_, err := c.booked(ctx, t.Ledger, what+" 1")
+		return err
+	})
 
 	errs := make([]error, len(asks))
 	var wg sync.WaitGroup
