@@ -51,7 +51,9 @@ var _ Transport = (*natsBus)(nil)
 
 // Connect makes a transport on NATS. It never waits for a server that isn't
 // there: the connection is made, and made again, in the background, and Watch
-// tells. Metrics of the log go to reg. More options are for tests.
+// tells. The name is the service's: it is shown by the servers, and answers come
+// to subjects below _INBOX.<name>. Metrics of the log go to reg. More options
+// are for tests.
 func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Registerer, more ...nats.Option) (Transport, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("connecting to the bus: %w", err)
@@ -75,6 +77,7 @@ func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Regist
 	b.slow, b.up = connectionMetrics(reg, b.cluster)
 	opts := []nats.Option{
 		nats.Name(name),
+		nats.CustomInboxPrefix(inboxOf(name)),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait),
 		nats.ReconnectJitter(reconnectJitter, reconnectJitterTLS),
@@ -114,6 +117,15 @@ func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Regist
 		b.up.Set(1)
 	}
 	return b, nil
+}
+
+// inboxOf is where a service hears its answers: apart from every other's, so
+// that servers can keep them from each other.
+func inboxOf(name string) string {
+	if !validToken(name) {
+		return nats.InboxPrefix[:len(nats.InboxPrefix)-1]
+	}
+	return nats.InboxPrefix + name
 }
 
 // oldestTLS keeps TLS below 1.3 off, without asking for TLS itself: whether it

@@ -70,7 +70,7 @@ func startBus(t *testing.T) busServer {
 
 func (b busServer) connect(t *testing.T, service string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(b.url,
+	nc, err := nats.Connect(b.url, nats.CustomInboxPrefix("_INBOX."+service),
 		nats.ClientCert(filepath.Join(b.dir, service+".crt"), filepath.Join(b.dir, service+".key")),
 		nats.RootCAs(filepath.Join(b.dir, "ca.crt")), nats.Timeout(20*time.Second),
 		nats.NoReconnect(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
@@ -83,14 +83,14 @@ func (b busServer) connect(t *testing.T, service string) *nats.Conn {
 
 // permissions are what each service may do: + say, - hear.
 var permissions = map[string][]string{
-	"watcher":     {"+log", "+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.x"},
-	"destination": {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.x"},
-	"policy":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.x"},
-	"injector":    {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.x"},
-	"mirror":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.x"},
+	"watcher":     {"+log", "+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.watcher.x"},
+	"destination": {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.destination.x"},
+	"policy":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.policy.x"},
+	"injector":    {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.injector.x"},
+	"mirror":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.mirror.x"},
 	"identity":    {"+presence"},
 	"heartbeat":   {"+presence", "-presence", "-roll roll"},
-	"cli":         {"+roll", "-presence", "-_INBOX.x"},
+	"cli":         {"+roll", "-presence", "-_INBOX.cli.x"},
 }
 
 // TestBusPermissions tries everything as everybody, on a real server.
@@ -121,7 +121,7 @@ func TestBusPermissions(t *testing.T) {
 					got = append(got, "+"+name)
 				}
 			}
-			for _, name := range []string{"log", "ask", "ask peers", "peer.x", "presence", "roll", "roll roll", "_INBOX.x", "$SYS.>", ">"} {
+			for _, name := range []string{"log", "ask", "ask peers", "peer.x", "presence", "roll", "roll roll", "_INBOX.x", "_INBOX.>", "_INBOX.*.x", "_INBOX." + service + ".x", "_INBOX.other.x", "$SYS.>", ">"} {
 				name, group, _ := strings.Cut(name, " ")
 				if allowed(func(nc *nats.Conn) error {
 					_, err := nc.QueueSubscribe(subject(name), group, func(*nats.Msg) {})

@@ -48,7 +48,7 @@ type Answer struct {
 // Roll asks heartbeat who is alive. When none answers it calls listening with
 // the time it will take, and listens itself.
 func Roll(ctx context.Context, cfg Config, listening func(time.Duration)) (Answer, error) {
-	t, err := bus.Connect(ctx, cfg.Bus, "weft", prometheus.NewRegistry(), cfg.Options...)
+	t, err := bus.Connect(ctx, cfg.Bus, "cli", prometheus.NewRegistry(), cfg.Options...)
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the mesh: %w", err)
 	}
