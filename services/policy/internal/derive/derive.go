@@ -34,6 +34,12 @@ type Cluster struct {
 	OpaquePorts Ports
 	// AllowHeaders lets l5d-* request headers override retries and timeouts.
 	AllowHeaders bool
+	// EgressNamespace is where the egress networks live that hold for every
+	// client whose own namespace has none.
+	EgressNamespace string
+	// RequireGrants refuses every backend in another namespace that no
+	// ReferenceGrant allows. Otherwise only namespaces that have grants do.
+	RequireGrants bool
 }
 
 // Contains says whether an address belongs to the cluster.
