@@ -110,7 +110,7 @@ func spelled(r rbacv1.PolicyRule) (out []string) {
 }
 
 // row is one entry of the watcher's list of kinds: {Kind, "group", []string{…}, "resource", …}.
-var row = regexp.MustCompile(`(?m)^\t\{\w+, "([a-z0-9.]*)", \[\]string\{[^}]*\}, "([a-z]+)", (?:true|false), (?:true|false)\},$`)
+var row = regexp.MustCompile(`(?m)^\t\{\w+, "([a-z0-9.-]*)", \[\]string\{[^}]*\}, "([a-z]+)", (?:true|false), (?:true|false)\},$`)
 
 // TestWatcherReads: the watcher may list and watch what its source reads, and
 // nothing else.

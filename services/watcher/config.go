@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/obs"
@@ -32,6 +34,10 @@ type config struct {
 	Identity   string `help:"name of this process in the lease; empty means host name and a random word"`
 	Elect      bool   `help:"with -source kube, write the log only while holding the lease; false means that this is the only watcher. without a lease, as with -source dir, a watcher stands by while it hears another one write"`
 
+	ClusterDomain       string `help:"domain that ends every Service name; said in the log, as are the next two"`
+	IdentityTrustDomain string `help:"trust domain of identities; empty means the cluster domain"`
+	ControllerNamespace string `help:"namespace of the control plane; empty means that of -namespace"`
+
 	Bus bus.Config `help:"where the mesh's log is"`
 	Obs obs.Config `help:"logs, metrics and traces"`
 }
@@ -46,12 +52,17 @@ func defaults() config {
 		Derive:    true,
 		Namespace: "linkerd",
 		Elect:     true,
-		Obs:       obs.Config{Admin: "127.0.0.1:9989"},
+
+		ClusterDomain: "cluster.local",
+		Obs:           obs.Config{Admin: "127.0.0.1:9989"},
 	}
 }
 
 // Check judges the settings that depend on each other.
 func (c config) Check() error {
+	if c.ClusterDomain == "" {
+		return conf.Bad("ClusterDomain", "is empty; every Service name ends with it")
+	}
 	switch c.Source {
 	case "kube":
 		if len(c.Dir) > 0 {
@@ -73,6 +84,16 @@ func (c config) Check() error {
 		return conf.Bad("Source", "%q is neither kube nor dir", c.Source)
 	}
 	return nil
+}
+
+// cluster is what the log says of the cluster it is of.
+func (c config) cluster(name string) *busv1.Cluster {
+	return &busv1.Cluster{
+		Name:                name,
+		Domain:              c.ClusterDomain,
+		TrustDomain:         cmp.Or(c.IdentityTrustDomain, c.ClusterDomain),
+		ControllerNamespace: cmp.Or(c.ControllerNamespace, c.Namespace),
+	}
 }
 
 // newSource makes the source that the settings ask for.

@@ -41,7 +41,9 @@ func wire(ctx context.Context, s *run.Service) error {
 	}
 	reader := bus.NewReader(transport, bus.ReaderConfig{})
 	writer := bus.NewWriter(transport, reader, bus.WriterConfig{})
-	publisher := publish.New(src, writer, reader, publish.Config{Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect})
+	publisher := publish.New(src, writer, reader, publish.Config{
+		Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect, Cluster: cfg.cluster(transport.Cluster()),
+	})
 
 	herald := newHerald(cfg, src, publisher, s.Metrics())
 

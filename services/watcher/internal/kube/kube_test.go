@@ -48,7 +48,7 @@ func fill(t *testing.T, c *cluster) {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: k.Group, Version: k.Versions[0], Resource: k.Resource}
-		_, err := c.dynamic.Resource(gvr).Namespace("grove").Create(ctx, custom(k.Group+"/"+k.Versions[0]+"/"+string(k.Kind), "c", map[string]any{}), metav1.CreateOptions{})
+		_, err := c.dynamic.Resource(gvr).Namespace("grove").Create(ctx, custom(k.Group+"/"+k.Versions[0]+"/"+k.Kind.Name(), "c", map[string]any{}), metav1.CreateOptions{})
 		must(t, err)
 	}
 }
@@ -60,9 +60,11 @@ func TestEveryKindIsReadOnce(t *testing.T) {
 	c.installAll()
 	fill(t, c)
 	r := start(t, c).ready()
-	r.named("AuthorizationPolicy grove/c", "EndpointSlice grove/s-1", "ExternalWorkload grove/c", "Job grove/m",
-		"MeshTLSAuthentication grove/c", "Namespace grove", "NetworkAuthentication grove/c", "Node m", "Pod grove/p",
-		"ReplicaSet grove/m", "Server grove/c", "Service grove/s")
+	r.named("AuthorizationPolicy grove/c", "EgressNetwork grove/c", "EndpointSlice grove/s-1", "ExternalWorkload grove/c",
+		"GRPCRoute grove/c", "HTTPLocalRateLimitPolicy grove/c", "HTTPRoute grove/c", "HTTPRoute.policy.linkerd.io grove/c",
+		"Job grove/m", "Link grove/c", "MeshTLSAuthentication grove/c", "Namespace grove", "NetworkAuthentication grove/c",
+		"Node m", "Pod grove/p", "ReferenceGrant grove/c", "ReplicaSet grove/m", "Server grove/c", "ServerAuthorization grove/c",
+		"Service grove/s", "ServiceProfile grove/c", "TCPRoute grove/c", "TLSRoute grove/c", "TrafficSplit grove/c")
 	for _, k := range shape.Kinds {
 		n := 0
 		ns := "grove"
@@ -81,10 +83,11 @@ func TestEveryKindIsReadOnce(t *testing.T) {
 	}
 	got := c.watches()
 	for _, k := range shape.Kinds {
-		if got[k.Resource] != 1 {
-			t.Errorf("%d watches of %s, want 1", got[k.Resource], k.Resource)
+		name := schema.GroupResource{Group: k.Group, Resource: k.Resource}.String()
+		if got[name] != 1 {
+			t.Errorf("%d watches of %s, want 1", got[name], name)
 		}
-		delete(got, k.Resource)
+		delete(got, name)
 	}
 	if len(got) > 0 {
 		t.Errorf("other watches: %v", got)
@@ -147,7 +150,7 @@ func TestCustomKindsMayComeLate(t *testing.T) {
 	r := start(t, c).ready()
 	r.named()
 	c.crds.serve("policy.linkerd.io/v1beta3", "servers")
-	until(t, "servers are watched", func() bool { return c.watches()["servers"] == 1 })
+	until(t, "servers are watched", func() bool { return c.watches()["servers.policy.linkerd.io"] == 1 })
 	_, err := c.dynamic.Resource(serversV3).Namespace("grove").Create(t.Context(), custom("policy.linkerd.io/v1beta3/Server", "web", serverSpec(int64(80))), metav1.CreateOptions{})
 	must(t, err)
 	r.named("Server grove/web")

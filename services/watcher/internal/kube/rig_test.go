@@ -36,7 +36,7 @@ func newCluster() *cluster {
 	lists := make(map[schema.GroupVersionResource]string)
 	for _, k := range shape.Kinds {
 		for _, v := range k.Versions {
-			lists[schema.GroupVersionResource{Group: k.Group, Version: v, Resource: k.Resource}] = string(k.Kind) + "List"
+			lists[schema.GroupVersionResource{Group: k.Group, Version: v, Resource: k.Resource}] = k.Kind.Name() + "List"
 		}
 	}
 	scheme := metafake.NewTestScheme()
@@ -117,10 +117,18 @@ func (c *crds) questions() int {
 	return c.asked
 }
 
+// installAll serves the preferred version of every custom kind.
 func (c *cluster) installAll() {
-	c.crds.serve("policy.linkerd.io/v1beta3", "servers")
-	c.crds.serve("policy.linkerd.io/v1alpha1", "authorizationpolicies", "meshtlsauthentications", "networkauthentications", "httproutes")
-	c.crds.serve("workload.linkerd.io/v1beta1", "externalworkloads")
+	served := make(map[string][]string)
+	for _, k := range shape.Kinds {
+		if k.Custom {
+			gv := k.Group + "/" + k.Versions[0]
+			served[gv] = append(served[gv], k.Resource)
+		}
+	}
+	for gv, resources := range served {
+		c.crds.serve(gv, resources...)
+	}
 }
 
 // patience is how long a test waits for what must come; machines may be slow.
@@ -213,7 +221,7 @@ func (c *cluster) watches() map[string]int {
 	for _, actions := range [][]clienttesting.Action{c.typed.Actions(), c.meta.Actions(), c.dynamic.Actions()} {
 		for _, a := range actions {
 			if a.GetVerb() == "watch" {
-				out[a.GetResource().Resource]++
+				out[a.GetResource().GroupResource().String()]++
 			}
 		}
 	}

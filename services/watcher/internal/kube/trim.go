@@ -54,8 +54,14 @@ func decode(kind shape.Kind, u *unstructured.Unstructured) metav1.Object {
 		return bad
 	}
 	obj := shape.Decode(kind, raw)
-	obj.SetManagedFields(nil)
 	obj.SetResourceVersion(u.GetResourceVersion())
+	obj.SetManagedFields(nil)
+	obj.SetFinalizers(nil)
+	obj.SetLabels(keep(obj.GetLabels(), shape.KindLabel(kind)))
+	obj.SetAnnotations(keep(obj.GetAnnotations(), shape.MeshAnnotation))
+	if kind != shape.ExternalWorkloads { // whose owner is read
+		obj.SetOwnerReferences(nil)
+	}
 	return obj
 }
 

@@ -19,7 +19,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/watcher/internal/shape"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
 	"github.com/weftmesh/weft/services/watcher/internal/state"
 )
@@ -50,6 +52,8 @@ type Config struct {
 	// Backoff is the wait after a first failure to publish; it doubles up to 32
 	// times that. 0 means 100 ms.
 	Backoff time.Duration
+	// Cluster is what the log says of the cluster it is of; nil means nothing.
+	Cluster *busv1.Cluster
 }
 
 // What is taken in one step, and when steps wait for company (BUS.md section 3:
@@ -116,6 +120,9 @@ func New(src source.Source, log Log, copied Copy, cfg Config) *Publisher {
 		tracer: otel.Tracer("github.com/weftmesh/weft/services/watcher"),
 		terms:  make(chan term),
 		state:  state.New(src),
+	}
+	if cfg.Cluster != nil {
+		p.state.Fix(shape.ClusterRow(cfg.Cluster))
 	}
 	p.meter = newMeter(cfg.Registry, src, p)
 	p.report.Store(new(Report))

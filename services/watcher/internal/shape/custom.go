@@ -1,6 +1,8 @@
 package shape
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -83,9 +85,77 @@ type MeshTLSAuthentication struct {
 type NetworkAuthentication struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
-		Networks []struct {
-			CIDR   string   `json:"cidr"`
-			Except []string `json:"except"`
-		} `json:"networks"`
+		Networks []Network `json:"networks"`
 	} `json:"spec"`
 }
+
+// Network is a network with holes.
+type Network struct {
+	CIDR   string   `json:"cidr"`
+	Except []string `json:"except"`
+}
+
+// ServerAuthorization says who may reach Servers (policy.linkerd.io).
+type ServerAuthorization struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Server struct {
+			Name     string                `json:"name"`
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"server"`
+		Client struct {
+			Networks        []Network `json:"networks"`
+			Unauthenticated bool      `json:"unauthenticated"`
+			MeshTLS         *struct {
+				UnauthenticatedTLS bool     `json:"unauthenticatedTLS"`
+				Identities         []string `json:"identities"`
+				ServiceAccounts    []Ref    `json:"serviceAccounts"`
+			} `json:"meshTLS"`
+		} `json:"client"`
+	} `json:"spec"`
+}
+
+// RateLimit is an HTTPLocalRateLimitPolicy: how many requests each proxy of a
+// Server lets through.
+type RateLimit struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		TargetRef Ref   `json:"targetRef"`
+		Total     *Rate `json:"total"`
+		Identity  *Rate `json:"identity"`
+		Overrides []struct {
+			Rate
+			ClientRefs []Ref `json:"clientRefs"`
+		} `json:"overrides"`
+	} `json:"spec"`
+	Status Status `json:"status"`
+}
+
+// Rate is a number of requests a second.
+type Rate struct {
+	RequestsPerSecond int64 `json:"requestsPerSecond"`
+}
+
+// EgressNetwork is networks outside the cluster.
+type EgressNetwork struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		TrafficPolicy string `json:"trafficPolicy"`
+		// nil means all networks but the cluster's; an empty list is none.
+		Networks []Network `json:"networks"`
+	} `json:"spec"`
+	Status Status `json:"status"`
+}
+
+// Link is a link to another cluster (multicluster.linkerd.io).
+type Link struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		TargetClusterName   string `json:"targetClusterName"`
+		TargetClusterDomain string `json:"targetClusterDomain"`
+	} `json:"spec"`
+}
+
+// Status is a status as it is, undecoded: a status written by others in a form
+// that is not known here must not spoil the object.
+type Status = json.RawMessage

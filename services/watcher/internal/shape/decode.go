@@ -50,6 +50,26 @@ func empty(kind Kind) metav1.Object {
 		return new(MeshTLSAuthentication)
 	case NetworkAuthentications:
 		return new(NetworkAuthentication)
+	case ServerAuthorizations:
+		return new(ServerAuthorization)
+	case RateLimits:
+		return new(RateLimit)
+	case EgressNetworks:
+		return new(EgressNetwork)
+	case ServiceProfiles:
+		return new(ServiceProfile)
+	case TrafficSplits:
+		return new(TrafficSplit)
+	case ReferenceGrants:
+		return new(ReferenceGrant)
+	case HTTPRoutes, PolicyHTTPRoutes:
+		return new(HTTPRoute)
+	case GRPCRoutes:
+		return new(GRPCRoute)
+	case TLSRoutes, TCPRoutes:
+		return new(PlainRoute)
+	case Links:
+		return new(Link)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func FuzzSelector(f *testing.F) {
 		if json.Unmarshal([]byte(text), &s) != nil {
 			return
 		}
-		row, wrong := selector(&Server{}, "spec.podSelector", &s)
+		row, wrong := selector(Servers, &Server{}, "spec.podSelector", &s)
 		want, err := metav1.LabelSelectorAsSelector(&s)
 		if (err != nil) != (wrong != nil) {
 			t.Fatalf("problem %v, but Kubernetes says %v", wrong, err)

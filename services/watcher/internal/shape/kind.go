@@ -7,7 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kind is one kind of Kubernetes object that the watcher reads.
+// Kind is one kind of Kubernetes object that the watcher reads; where two groups
+// have a kind of one name, its group follows after a dot.
 type Kind string
 
 // The kinds that are read. ReplicaSets and Jobs make no rows of their own; they
@@ -25,7 +26,27 @@ const (
 	AuthorizationPolicies  Kind = "AuthorizationPolicy"
 	MeshTLSAuthentications Kind = "MeshTLSAuthentication"
 	NetworkAuthentications Kind = "NetworkAuthentication"
+	ServerAuthorizations   Kind = "ServerAuthorization"
+	RateLimits             Kind = "HTTPLocalRateLimitPolicy"
+	EgressNetworks         Kind = "EgressNetwork"
+	ServiceProfiles        Kind = "ServiceProfile"
+	TrafficSplits          Kind = "TrafficSplit"
+	ReferenceGrants        Kind = "ReferenceGrant"
+	HTTPRoutes             Kind = "HTTPRoute"
+	GRPCRoutes             Kind = "GRPCRoute"
+	TLSRoutes              Kind = "TLSRoute"
+	TCPRoutes              Kind = "TCPRoute"
+	Links                  Kind = "Link"
+	// PolicyHTTPRoutes are Linkerd's, of before the Gateway API's could be
+	// attached to Services.
+	PolicyHTTPRoutes Kind = "HTTPRoute.policy.linkerd.io"
 )
+
+// Name is the kind as objects write it: two groups have a kind named HTTPRoute.
+func (k Kind) Name() string {
+	name, _, _ := strings.Cut(string(k), ".")
+	return name
+}
 
 // KindInfo says where a kind is found in the Kubernetes API.
 type KindInfo struct {
@@ -53,6 +74,18 @@ var Kinds = []KindInfo{
 	{NetworkAuthentications, "policy.linkerd.io", []string{"v1alpha1"}, "networkauthentications", true, true},
 	{Servers, "policy.linkerd.io", []string{"v1beta3", "v1beta2", "v1beta1"}, "servers", true, true},
 	{AuthorizationPolicies, "policy.linkerd.io", []string{"v1alpha1"}, "authorizationpolicies", true, true},
+	{ServerAuthorizations, "policy.linkerd.io", []string{"v1beta1", "v1alpha1"}, "serverauthorizations", true, true},
+	{RateLimits, "policy.linkerd.io", []string{"v1alpha1"}, "httplocalratelimitpolicies", true, true},
+	{EgressNetworks, "policy.linkerd.io", []string{"v1alpha1"}, "egressnetworks", true, true},
+	{ReferenceGrants, "gateway.networking.k8s.io", []string{"v1", "v1beta1"}, "referencegrants", true, true},
+	{PolicyHTTPRoutes, "policy.linkerd.io", []string{"v1beta3", "v1beta2", "v1beta1", "v1alpha1"}, "httproutes", true, true},
+	{HTTPRoutes, "gateway.networking.k8s.io", []string{"v1", "v1beta1"}, "httproutes", true, true},
+	{GRPCRoutes, "gateway.networking.k8s.io", []string{"v1", "v1alpha2"}, "grpcroutes", true, true},
+	{TLSRoutes, "gateway.networking.k8s.io", []string{"v1", "v1alpha3", "v1alpha2"}, "tlsroutes", true, true},
+	{TCPRoutes, "gateway.networking.k8s.io", []string{"v1", "v1alpha2"}, "tcproutes", true, true},
+	{ServiceProfiles, "linkerd.io", []string{"v1alpha2", "v1alpha1"}, "serviceprofiles", true, true},
+	{TrafficSplits, "split.smi-spec.io", []string{"v1alpha4", "v1alpha3", "v1alpha2", "v1alpha1"}, "trafficsplits", true, true},
+	{Links, "multicluster.linkerd.io", []string{"v1alpha3", "v1alpha2", "v1alpha1"}, "links", true, true},
 	{Service, "", []string{"v1"}, "services", true, false},
 	{Pod, "", []string{"v1"}, "pods", true, false},
 	{ExternalWorkloads, "workload.linkerd.io", []string{"v1beta1"}, "externalworkloads", true, true},
@@ -68,7 +101,7 @@ func Find(apiVersion, kind string) (info KindInfo, known bool, wrong string) {
 		group, version = before, after
 	}
 	for _, k := range Kinds {
-		if string(k.Kind) != kind || k.Group != group {
+		if k.Kind.Name() != kind || k.Group != group {
 			continue
 		}
 		if !slices.Contains(k.Versions, version) {

@@ -21,11 +21,23 @@ const (
 )
 
 // MeshAnnotation tells whether an annotation is the mesh's: its prefix is
-// linkerd.io or a subdomain of it (config., balancer., retry., …). All others
-// stay out of the rows, so that their changes are silent.
+// linkerd.io or a subdomain of it (config., balancer., retry., …), or Weft's own
+// weftmesh.io. All others stay out of the rows, so that their changes are silent.
 func MeshAnnotation(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
-	return found && (prefix == "linkerd.io" || strings.HasSuffix(prefix, ".linkerd.io"))
+	return found && (below(prefix, "linkerd.io") || below(prefix, "weftmesh.io"))
+}
+
+func below(name, domain string) bool {
+	rest, ok := strings.CutSuffix(name, domain)
+	return ok && (rest == "" || strings.HasSuffix(rest, "."))
+}
+
+// KindLabel tells whether a label of a custom kind's object is read: what
+// selectors select by.
+func KindLabel(kind Kind) func(string) bool {
+	every := kind == Servers || kind == ExternalWorkloads
+	return func(string) bool { return every }
 }
 
 // serviceLabel tells whether a Service's label is read: mirroring and

@@ -31,15 +31,16 @@ func serverRows(s *Server) ([]Row, *Problem) {
 		ProxyProtocol: s.Spec.ProxyProtocol,
 		AccessPolicy:  s.Spec.AccessPolicy,
 		CreatedAt:     created(s),
+		Labels:        clone(s.Labels),
 	}
 	if (s.Spec.PodSelector == nil) == (s.Spec.ExternalWorkloadSelector == nil) {
 		return nil, problem(Servers, s, "spec.podSelector", "exactly one of podSelector and externalWorkloadSelector must be set")
 	}
 	var wrong *Problem
-	if row.Pods, wrong = selector(s, "spec.podSelector", s.Spec.PodSelector); wrong != nil {
+	if row.Pods, wrong = selector(Servers, s, "spec.podSelector", s.Spec.PodSelector); wrong != nil {
 		return nil, wrong
 	}
-	if row.ExternalWorkloads, wrong = selector(s, "spec.externalWorkloadSelector", s.Spec.ExternalWorkloadSelector); wrong != nil {
+	if row.ExternalWorkloads, wrong = selector(Servers, s, "spec.externalWorkloadSelector", s.Spec.ExternalWorkloadSelector); wrong != nil {
 		return nil, wrong
 	}
 	switch port := s.Spec.Port; {
@@ -69,12 +70,12 @@ func serverRows(s *Server) ([]Row, *Problem) {
 
 // selector converts a label selector; nil selects nothing and stays nil. Order
 // means nothing in a selector, so it is sorted.
-func selector(obj metav1.Object, field string, s *metav1.LabelSelector) (*busv1.Selector, *Problem) {
+func selector(kind Kind, obj metav1.Object, field string, s *metav1.LabelSelector) (*busv1.Selector, *Problem) {
 	if s == nil {
 		return nil, nil
 	}
 	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
-		return nil, problem(Servers, obj, field, "%s", short(err.Error()))
+		return nil, problem(kind, obj, field, "%s", short(err.Error()))
 	}
 	out := &busv1.Selector{MatchLabels: clone(s.MatchLabels)}
 	for _, e := range s.MatchExpressions {

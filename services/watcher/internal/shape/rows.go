@@ -54,6 +54,26 @@ func Rows(kind Kind, obj metav1.Object, look Lookup) (rows []Row, partly, wrong 
 		rows, wrong = meshTLSRows(o)
 	case *NetworkAuthentication:
 		rows, wrong = networkRows(o)
+	case *ServerAuthorization:
+		rows, wrong = serverAuthorizationRows(o)
+	case *RateLimit:
+		rows, wrong = rateLimitRows(o)
+	case *EgressNetwork:
+		rows = egressRows(o)
+	case *ServiceProfile:
+		rows, wrong = profileRows(o)
+	case *TrafficSplit:
+		rows, wrong = splitRows(o)
+	case *ReferenceGrant:
+		rows = grantRows(o)
+	case *HTTPRoute:
+		rows, wrong = routeRows(kind, o)
+	case *GRPCRoute:
+		rows, wrong = routeRows(kind, o)
+	case *PlainRoute:
+		rows, wrong = routeRows(kind, o)
+	case *Link:
+		rows = linkRows(o)
 	default:
 		wrong = problem(kind, obj, "", "an object of Go type %T makes no rows", obj)
 	}
@@ -70,6 +90,11 @@ func namespaceRows(n *corev1.Namespace) []Row {
 
 func nodeRows(n *metav1.PartialObjectMetadata) []Row {
 	return []Row{{busv1.Table_TABLE_NODES, bus.Key(n.Name), &busv1.Node{Name: n.Name, Zone: Zone(n.Labels)}}}
+}
+
+// ClusterRow is the row in which a log says whose it is.
+func ClusterRow(c *busv1.Cluster) Row {
+	return Row{busv1.Table_TABLE_CLUSTERS, bus.Key(c.GetName()), c}
 }
 
 // checkName keeps out names that the Kubernetes API would have refused: they
@@ -106,6 +131,12 @@ func Maker(table busv1.Table, key string) (id ID, ok bool) {
 			kind = ExternalWorkloads
 		}
 		return ID{kind, parts[1], parts[2]}, true
+	case busv1.Table_TABLE_ROUTES:
+		if len(parts) != 4 {
+			return ID{}, false
+		}
+		info, known, _ := Find(parts[0]+"/", parts[1])
+		return ID{info.Kind, parts[2], parts[3]}, known
 	case busv1.Table_TABLE_ENDPOINTS:
 		if len(parts) != 4 {
 			return ID{}, false
@@ -130,6 +161,13 @@ var makers = map[busv1.Table]Kind{
 	busv1.Table_TABLE_AUTHORIZATION_POLICIES:   AuthorizationPolicies,
 	busv1.Table_TABLE_MESH_TLS_AUTHENTICATIONS: MeshTLSAuthentications,
 	busv1.Table_TABLE_NETWORK_AUTHENTICATIONS:  NetworkAuthentications,
+	busv1.Table_TABLE_SERVER_AUTHORIZATIONS:    ServerAuthorizations,
+	busv1.Table_TABLE_RATE_LIMITS:              RateLimits,
+	busv1.Table_TABLE_EGRESS_NETWORKS:          EgressNetworks,
+	busv1.Table_TABLE_REFERENCE_GRANTS:         ReferenceGrants,
+	busv1.Table_TABLE_SERVICE_PROFILES:         ServiceProfiles,
+	busv1.Table_TABLE_TRAFFIC_SPLITS:           TrafficSplits,
+	busv1.Table_TABLE_LINKS:                    Links,
 }
 
 // DerivedID names the set of endpoints derived for a Service, which no object

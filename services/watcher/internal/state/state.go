@@ -89,6 +89,11 @@ func New(objects Objects) *State {
 	}
 }
 
+// Fix adds a row that no object makes. It stays as it is.
+func (s *State) Fix(r shape.Row) {
+	s.put(ref{r.Table, r.Key}, bus.Encode(r.Message), time.Time{})
+}
+
 // Apply looks at an object again and works out what its change means. Rows that
 // follow from several objects at once are made by Settle.
 func (s *State) Apply(id shape.ID, seen time.Time) {

@@ -961,7 +961,9 @@ type EgressNetwork struct {
 	// None written means everything outside the cluster's networks.
 	Networks []*Network `protobuf:"bytes,7,rep,name=networks,proto3" json:"networks,omitempty"`
 	// Only the mesh's annotations.
-	Annotations   map[string]string `protobuf:"bytes,8,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Annotations map[string]string `protobuf:"bytes,8,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// An empty list of networks was written: it holds no address at all.
+	NoNetworks    bool `protobuf:"varint,9,opt,name=no_networks,json=noNetworks,proto3" json:"no_networks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1050,6 +1052,13 @@ func (x *EgressNetwork) GetAnnotations() map[string]string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *EgressNetwork) GetNoNetworks() bool {
+	if x != nil {
+		return x.NoNetworks
+	}
+	return false
 }
 
 // Link is a link to another cluster: key is namespace and name.
@@ -1283,7 +1292,7 @@ const file_weft_bus_v1_traffic_proto_rawDesc = "" +
 	"\toverrides\x18\t \x03(\v2\x19.weft.bus.v1.RateOverrideR\toverrides\"j\n" +
 	"\fRateOverride\x12.\n" +
 	"\x13requests_per_second\x18\x01 \x01(\rR\x11requestsPerSecond\x12*\n" +
-	"\aclients\x18\x02 \x03(\v2\x10.weft.bus.v1.RefR\aclients\"\xfa\x02\n" +
+	"\aclients\x18\x02 \x03(\v2\x10.weft.bus.v1.RefR\aclients\"\x9b\x03\n" +
 	"\rEgressNetwork\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1295,7 +1304,9 @@ const file_weft_bus_v1_traffic_proto_rawDesc = "" +
 	"generation\x12%\n" +
 	"\x0etraffic_policy\x18\x06 \x01(\tR\rtrafficPolicy\x120\n" +
 	"\bnetworks\x18\a \x03(\v2\x14.weft.bus.v1.NetworkR\bnetworks\x12M\n" +
-	"\vannotations\x18\b \x03(\v2+.weft.bus.v1.EgressNetwork.AnnotationsEntryR\vannotations\x1a>\n" +
+	"\vannotations\x18\b \x03(\v2+.weft.bus.v1.EgressNetwork.AnnotationsEntryR\vannotations\x12\x1f\n" +
+	"\vno_networks\x18\t \x01(\bR\n" +
+	"noNetworks\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x01\n" +
