@@ -77,14 +77,14 @@ func checkOutbound(r *Route) error {
 				return err
 			}
 		}
-		if err := checkTimeouts(field+".timeouts", rule); err != nil {
+		if err := CheckTimeouts(field+".timeouts", rule); err != nil {
 			return err
 		}
 		if err := checkSession(field+".sessionPersistence", rule.GetSessionPersistence()); err != nil {
 			return err
 		}
 	}
-	return checkAnnotations(r.Row.GetAnnotations())
+	return CheckAnnotations(r.Row.GetAnnotations())
 }
 
 func checkFilters(kind Kind, field string, filters []*busv1.RouteFilter) error {
@@ -140,7 +140,9 @@ func Timeout(field, s string) (time.Duration, error) {
 	return d, nil
 }
 
-func checkTimeouts(field string, rule *busv1.RouteRule) error {
+// CheckTimeouts judges the timeouts of a rule; the error is a FieldError, and
+// field is their path.
+func CheckTimeouts(field string, rule *busv1.RouteRule) error {
 	request, err := Timeout(field+".request", rule.GetRequestTimeout())
 	if err != nil {
 		return err
@@ -169,9 +171,9 @@ func checkSession(field string, s *busv1.SessionPersistence) error {
 	return err
 }
 
-// checkAnnotations judges those of spec/destination-policy.md §9.6 that a route
-// may carry.
-func checkAnnotations(annotations map[string]string) error {
+// CheckAnnotations judges those of spec/destination-policy.md §9.6 that a route
+// may carry; the error is a FieldError.
+func CheckAnnotations(annotations map[string]string) error {
 	for _, a := range []struct {
 		key   string
 		check func(string) error
