@@ -1,12 +1,11 @@
 package rule
 
 import (
-	"errors"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/weftmesh/weft/services/policy/internal/derive"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
 
 type routeSpec struct {
@@ -23,9 +22,9 @@ type httpRule struct {
 	Matches     []httpMatch `json:"matches"`
 	Filters     []filter    `json:"filters"`
 	BackendRefs []backend   `json:"backendRefs"`
-	Timeouts    *struct {
-		Request        *string `json:"request"`
-		BackendRequest *string `json:"backendRequest"`
+	Timeouts    struct {
+		Request        string `json:"request"`
+		BackendRequest string `json:"backendRequest"`
 	} `json:"timeouts"`
 }
 
@@ -41,15 +40,9 @@ func policyRoute(f *finder, h head, s routeSpec) {
 	for i, r := range s.Rules {
 		here := at("spec.rules", i)
 		r.check(f, here, true)
-		if r.Timeouts == nil {
-			continue
-		}
-		request := timeout(f, here+".timeouts.request", r.Timeouts.Request)
-		backend := timeout(f, here+".timeouts.backendRequest", r.Timeouts.BackendRequest)
-		// A request timeout of zero is none. Source: the Gateway API's HTTPRouteTimeouts.
-		if request > 0 && backend > request {
-			f.bad(here+".timeouts.backendRequest", "is "+backend.String(), "the whole request may take only "+request.String(), "make it at most as long as timeouts.request")
-		}
+		f.obey(route.CheckTimeouts(here+".timeouts", &busv1.RouteRule{
+			RequestTimeout: r.Timeouts.Request, BackendRequestTimeout: r.Timeouts.BackendRequest,
+		}))
 	}
 }
 
@@ -67,9 +60,12 @@ func httpRoute(f *finder, h head, s routeSpec) {
 }
 
 func (r httpRule) check(f *finder, here string, strict bool) {
-	for i, m := range r.Matches {
-		m.check(f, at(here+".matches", i))
+	row := &busv1.RouteRule{}
+	for _, m := range r.Matches {
+		row.Matches = append(row.Matches, m.row())
 	}
+	_, err := route.HTTPMatches(here, row)
+	f.obey(err)
 	filters(f, here+".filters", r.Filters, strict)
 	for i, b := range r.BackendRefs {
 		filters(f, at(here+".backendRefs", i)+".filters", b.Filters, strict)
@@ -100,13 +96,7 @@ func outbound(f *finder, h head, parents []parent) {
 	if !obeyed {
 		return
 	}
-	for _, a := range annotations {
-		if value, ok := h.annotations[a.key]; ok {
-			if err := a.parse(value); err != nil {
-				f.bad("metadata.annotations["+a.key+"]", "is "+quote(value), err.Error(), "see what the annotation takes, or remove it")
-			}
-		}
-	}
+	f.obey(route.CheckAnnotations(h.annotations))
 }
 
 // egressPorts judges parents that are EgressNetworks, and says whether there are any.
@@ -124,35 +114,6 @@ func egressPorts(f *finder, parents []parent) bool {
 	return found
 }
 
-// annotations on routes, and who reads their values.
-var annotations = [...]struct {
-	key   string
-	parse func(string) error
-}{
-	{"retry.linkerd.io/http", parsed(derive.ParseStatuses)},
-	{"retry.linkerd.io/grpc", parsed(derive.ParseGRPCStatuses)},
-	{"retry.linkerd.io/limit", parsed(func(s string) (uint64, error) {
-		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 16)
-		if err != nil {
-			return 0, errLimit
-		}
-		return n, nil
-	})},
-	{"retry.linkerd.io/timeout", parsed(derive.ParseDuration)},
-	{"timeout.linkerd.io/request", parsed(derive.ParseDuration)},
-	{"timeout.linkerd.io/response", parsed(derive.ParseDuration)},
-	{"timeout.linkerd.io/idle", parsed(derive.ParseDuration)},
-}
-
-var errLimit = errors.New("a limit is a whole number up to 65535")
-
-func parsed[T any](parse func(string) (T, error)) func(string) error {
-	return func(s string) error {
-		_, err := parse(s)
-		return err
-	}
-}
-
 // backends judges references to Services. A port is not optional there, though
 // Kubernetes takes the reference without one.
 func backends(f *finder, field string, all []backend) {
@@ -162,21 +123,6 @@ func backends(f *finder, field string, all []backend) {
 			f.bad(at(field, i)+".port", "is missing", "a Service may have several ports", "add the port of Service "+b.Name+" that requests go to")
 		}
 	}
-}
-
-// timeout reads a duration as the CRD has it; 0 when there is none.
-func timeout(f *finder, field string, text *string) time.Duration {
-	if text == nil {
-		return 0
-	}
-	d, err := time.ParseDuration(*text)
-	switch {
-	case err != nil:
-		f.bad(field, "is "+quote(*text), "it is no duration", "write it like 10s or 1m30s")
-	case d < 0:
-		f.bad(field, "is "+quote(*text), "it is negative", "write it like 10s; 0s means no timeout")
-	}
-	return d
 }
 
 type grpcSpec struct {
@@ -204,19 +150,16 @@ func grpcRoute(f *finder, h head, s grpcSpec) {
 	outbound(f, h, s.ParentRefs)
 	for i, r := range s.Rules {
 		here := at("spec.rules", i)
-		for j, m := range r.Matches {
-			match := at(here+".matches", j)
-			headers(f, match+".headers", m.Headers)
-			if m.Method == nil {
-				continue
+		row := &busv1.RouteRule{}
+		for _, m := range r.Matches {
+			match := &busv1.RouteMatch{Headers: typed(m.Headers)}
+			if m.Method != nil {
+				match.Grpc = &busv1.GrpcMethod{Type: m.Method.Type, Service: m.Method.Service, Method: m.Method.Method}
 			}
-			if m.Method.Service == "" && m.Method.Method == "" {
-				f.bad(match+".method", "has neither service nor method", "it would match nothing in particular", "add one of them, or leave method out")
-			}
-			if m.Method.Type == regular {
-				f.bad(match+".method.type", "is "+regular, "Linkerd's proxy API has exact methods only", "list the methods, each in a match of its own")
-			}
+			row.Matches = append(row.Matches, match)
 		}
+		_, err := route.GRPCMatches(here, row)
+		f.obey(err)
 		filters(f, here+".filters", r.Filters, false)
 		for j, b := range r.BackendRefs {
 			filters(f, at(here+".backendRefs", j)+".filters", b.Filters, false)
