@@ -21,7 +21,9 @@ import (
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
+	"github.com/weftmesh/weft/services/policy/internal/derive/egress"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
+	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
 
 var update = flag.Bool("update", false, "write what is answered into the golden files")
@@ -78,6 +80,9 @@ type world struct {
 	templates map[string]*busv1.Template
 	workloads map[string]*busv1.Workload
 	services  map[string]*busv1.Service
+	routes    []*route.Route
+	egress    map[string]*egress.Network
+	grants    map[string][]*busv1.ReferenceGrant
 	servers   []*busv1.Server
 	policies  []*busv1.AuthorizationPolicy
 	meshTLS   map[string]*busv1.MeshTLSAuthentication
@@ -116,6 +121,8 @@ func newWorld(t *testing.T, archive *txtar.Archive) *world {
 		templates: map[string]*busv1.Template{},
 		workloads: map[string]*busv1.Workload{},
 		services:  map[string]*busv1.Service{},
+		egress:    map[string]*egress.Network{},
+		grants:    map[string][]*busv1.ReferenceGrant{},
 		meshTLS:   map[string]*busv1.MeshTLSAuthentication{},
 		networks:  map[string]*busv1.NetworkAuthentication{},
 	}
@@ -131,6 +138,13 @@ func newWorld(t *testing.T, archive *txtar.Archive) *world {
 			w.workloads[key] = read(t, section, &busv1.Workload{})
 		case "service":
 			w.services[key] = read(t, section, &busv1.Service{})
+		case "route":
+			w.routes = append(w.routes, route.New(read(t, section, &busv1.Route{})))
+		case "egress":
+			w.egress[key] = egress.New(w.cluster, read(t, section, &busv1.EgressNetwork{}))
+		case "grant":
+			ns, _, _ := strings.Cut(key, "/")
+			w.grants[ns] = append(w.grants[ns], read(t, section, &busv1.ReferenceGrant{}))
 		case "server":
 			w.servers = append(w.servers, read(t, section, &busv1.Server{}))
 		case "policy":
@@ -167,6 +181,8 @@ func (w *world) configure(t *testing.T, settings string) {
 			w.cluster.ProbeNetworks, err = derive.ParseNetworks(strings.Split(value, ","))
 		case "allow-l5d-request-headers":
 			w.cluster.AllowHeaders, err = strconv.ParseBool(value)
+		case "require-reference-grants":
+			w.cluster.RequireGrants, err = strconv.ParseBool(value)
 		default:
 			err = fmt.Errorf("setting %q", name)
 		}
@@ -177,7 +193,8 @@ func (w *world) configure(t *testing.T, settings string) {
 }
 
 // ask answers "pod|external <namespace>/<name> <port>", "service
-// <namespace>/<name> <port>", "undefined …" and "fallback <address>:<port>".
+// <namespace>/<name> <port> [from <namespace>] [complete]", "egress <address>
+// <port> from <namespace>", "undefined …" and "fallback <address>:<port>".
 func (w *world) ask(t *testing.T, question string) string {
 	t.Helper()
 	words := strings.Fields(question)
@@ -196,12 +213,9 @@ func (w *world) ask(t *testing.T, question string) string {
 	case "undefined":
 		return render(t, outbound.UndefinedPort(target))
 	case "service":
-		row := w.services[words[1]]
-		if row == nil {
-			return render(t, outbound.Answer(w.cluster, nil, target))
-		}
-		s := outbound.NewService(w.cluster, row)
-		return render(t, outbound.Answer(w.cluster, s, target)) + complaints(s.Problems)
+		return w.service(t, target, words[3:])
+	case "egress":
+		return w.leave(t, words[1], port, words[3:])
 	}
 	t.Fatalf("question %q", question)
 	return ""
@@ -228,7 +242,7 @@ func (w *world) inbound(t *testing.T, key, ns string, port uint16) string {
 	in := allow.Input{
 		Workload: allow.NewWorkload(row),
 		Template: allow.NewTemplate(w.templates[row.GetTemplate()]),
-		Policies: allow.Resolve(w.cluster, servers, policies, w),
+		Policies: allow.Resolve(w.cluster, allow.Objects{Servers: servers, Policies: policies}, w),
 	}
 	return render(t, allow.Answer(w.cluster, in, port)) +
 		complaints(in.Template.Problems) + complaints(in.Policies.Problems)

@@ -2,10 +2,11 @@ package serve
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The two APIs, as metric labels and span names.
+// The APIs, as metric labels and span names.
 const (
 	apiInbound  = "inbound"
 	apiOutbound = "outbound"
+	apiRoutes   = "routes"
 )
 
 type metrics struct {
@@ -37,7 +38,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 	}
 	reg.MustRegister(m.propagation, m.streams, m.answers, m.blocked)
-	for _, api := range []string{apiInbound, apiOutbound} {
+	for _, api := range []string{apiInbound, apiOutbound, apiRoutes} {
 		m.streams.WithLabelValues(api)
 		m.answers.WithLabelValues(api)
 	}

@@ -1,5 +1,5 @@
 // Package serve answers proxies: the inbound and outbound policy APIs of
-// Linkerd, as calls and as streams.
+// Linkerd, as calls and as streams, and the outbound one of our own.
 //
 // A stream holds what was sent and compares it with the newest answer; between
 // two sends it holds nothing else, so a slow proxy costs one view and never
@@ -48,13 +48,13 @@ func (c Config) Check() error {
 type tables interface {
 	Workload(derive.Workload) (table.Subject, error)
 	Service(namespace, name string) (*table.Service, error)
-	Owner(netip.Addr) (*table.Service, error)
+	Target(a netip.Addr, source string) (table.Target, error)
 	WatchWorkload(derive.Workload) *table.Watch
 	WatchService(namespace, name string) *table.Watch
-	WatchAddress(netip.Addr) *table.Watch
+	WatchTarget(a netip.Addr, source string) *table.Watch
 }
 
-// Server answers both APIs.
+// Server answers the APIs.
 type Server struct {
 	tables  tables
 	cluster derive.Cluster
@@ -82,10 +82,11 @@ func New(t tables, cluster derive.Cluster, cfg Config, reg prometheus.Registerer
 	}
 }
 
-// Register adds both APIs to a gRPC server, which must have been made with Options.
+// Register adds the APIs to a gRPC server, which must have been made with Options.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
 	inbound.RegisterInboundServerPoliciesServer(g, inboundAPI{Server: s})
 	outbound.RegisterOutboundPoliciesServer(g, outboundAPI{Server: s})
+	g.RegisterService(routesDesc(), routesAPI{s})
 }
 
 // Run ends every stream when ctx is done. A stream ends with OK, so that its

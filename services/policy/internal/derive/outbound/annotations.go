@@ -3,6 +3,7 @@ package outbound
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,16 +44,67 @@ type accrual struct {
 // penalty makes failing endpoints look slow.
 type penalty struct{ penalty, maxRetryAfter time.Duration }
 
-// retry says what is retried. A Service has one for HTTP; gRPC conditions
-// belong to GRPCRoutes, which read them where they are built.
+// retry says what is retried: of HTTP the statuses, of gRPC the codes.
 type retry struct {
 	limit    uint32
 	timeout  time.Duration
 	statuses []derive.StatusRange
+	codes    derive.GRPCStatus
 }
 
-// timeouts are zero where none is set.
-type timeouts struct{ request, response, idle time.Duration }
+// timeouts are zero where there is none.
+type timeouts struct {
+	request, response, idle time.Duration
+	// set says that any of them was written, be it as 0.
+	set bool
+}
+
+// settings are what the annotations of a Service or an EgressNetwork say (§9.6).
+type settings struct {
+	opaque    derive.Ports
+	accrual   *accrual
+	penalty   *penalty
+	retry     *retry
+	grpcRetry *retry
+	timeouts  timeouts
+}
+
+// readSettings reads annotations and says in words what is wrong with them; what
+// is wrong is left out.
+func readSettings(c derive.Cluster, annotations map[string]string) (settings, []string) {
+	s := settings{opaque: c.OpaquePorts}
+	var problems []string
+	// An empty list means no opaque ports, not the default ones (§11.8).
+	if list, ok := annotations["config.linkerd.io/opaque-ports"]; ok {
+		ports, err := derive.ParsePorts(list)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("config.linkerd.io/opaque-ports: %v", err))
+		}
+		s.opaque = ports
+	}
+	a := reader{values: annotations}
+	s.accrual = a.accrual()
+	problems = append(problems, a.take()...)
+	// Only the unified breaker waits as long as a server asks. A mistake in this
+	// switch leaves the breaker on.
+	if s.accrual != nil && s.accrual.unified {
+		s.accrual.honourRetryAfter = a.boolean(balancerAlpha + "failure-accrual-honor-retry-after")
+		problems = append(problems, a.take()...)
+	}
+	s.penalty = a.penalty()
+	problems = append(problems, a.take()...)
+	s.retry = a.retry(false)
+	wrong := a.take()
+	s.grpcRetry = a.retry(true)
+	for _, p := range a.take() {
+		if !slices.Contains(wrong, p) { // both read the limit
+			wrong = append(wrong, p)
+		}
+	}
+	problems = append(problems, wrong...)
+	s.timeouts = a.timeouts()
+	return s, append(problems, a.take()...)
+}
 
 // reader reads annotations and remembers what was wrong with them.
 type reader struct {
@@ -139,10 +191,9 @@ func (r *reader) penalty() *penalty {
 }
 
 // retry needs at least one of its annotations; a limit or timeout of zero
-// counts as not set.
-func (r *reader) retry() *retry {
+// counts as not set. A mistake drops the whole.
+func (r *reader) retry(grpc bool) *retry {
 	limit, hasLimit := r.values["retry.linkerd.io/limit"]
-	statuses, hasStatuses := r.values["retry.linkerd.io/http"]
 	out := &retry{limit: 1, timeout: r.duration("retry.linkerd.io/timeout", 0)}
 	if hasLimit {
 		n, err := strconv.ParseUint(strings.TrimSpace(limit), 10, 16)
@@ -155,28 +206,26 @@ func (r *reader) retry() *retry {
 			out.limit = uint32(n)
 		}
 	}
-	if hasStatuses {
-		ranges, err := derive.ParseStatuses(statuses)
-		if err != nil {
-			r.fail("retry.linkerd.io/http", "%v", err)
+	key := "retry.linkerd.io/http"
+	if grpc {
+		key = "retry.linkerd.io/grpc"
+	}
+	conditions, hasConditions := r.values[key]
+	if hasConditions {
+		var err error
+		if grpc {
+			out.codes, err = derive.ParseGRPCStatuses(conditions)
+		} else {
+			out.statuses, err = derive.ParseStatuses(conditions)
 		}
-		out.statuses = ranges
-	}
-	if len(r.problems) > 0 || !hasLimit && !hasStatuses && out.timeout == 0 {
-		return nil
-	}
-	return out
-}
-
-// grpcRetry only judges the list of gRPC codes: nothing without a GRPCRoute is
-// known to be gRPC.
-func (r *reader) grpcRetry() {
-	const key = "retry.linkerd.io/grpc"
-	if list, ok := r.values[key]; ok {
-		if _, err := derive.ParseGRPCStatuses(list); err != nil {
+		if err != nil {
 			r.fail(key, "%v", err)
 		}
 	}
+	if len(r.problems) > 0 || !hasLimit && !hasConditions && out.timeout == 0 {
+		return nil
+	}
+	return out
 }
 
 func (r *reader) timeouts() timeouts {
@@ -184,6 +233,10 @@ func (r *reader) timeouts() timeouts {
 		request:  r.duration("timeout.linkerd.io/request", 0),
 		response: r.duration("timeout.linkerd.io/response", 0),
 		idle:     r.duration("timeout.linkerd.io/idle", 0),
+	}
+	for _, key := range []string{"request", "response", "idle"} {
+		_, ok := r.values["timeout.linkerd.io/"+key]
+		out.set = out.set || ok
 	}
 	if len(r.problems) > 0 {
 		return timeouts{}

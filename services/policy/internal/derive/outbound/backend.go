@@ -8,6 +8,7 @@ import (
 
 	"github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
+	"github.com/linkerd/linkerd2-proxy-api/go/meta"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -30,8 +31,9 @@ const (
 	retryJitter     = 1
 )
 
-// balanced is a backend whose endpoints the destination service tells.
-func balanced(c derive.Cluster, s *Service, t derive.ServicePort, kind protocol) *outbound.Backend {
+// balanced is a backend whose endpoints the destination service tells. Only HTTP
+// and gRPC have response codes that a penalty could follow.
+func balanced(c derive.Cluster, t derive.ServicePort, p *penalty) *outbound.Backend {
 	balancer := &outbound.Backend_BalanceP2C{
 		Discovery: &outbound.Backend_EndpointDiscovery{Kind: &outbound.Backend_EndpointDiscovery_Dst{
 			Dst: &outbound.Backend_EndpointDiscovery_DestinationGet{
@@ -43,13 +45,12 @@ func balanced(c derive.Cluster, s *Service, t derive.ServicePort, kind protocol)
 			Decay:      durationpb.New(rttDecay),
 		}},
 	}
-	// There are no response codes to punish in an opaque stream.
-	if s.penalty != nil && kind != opaque {
+	if p != nil {
 		balancer.Load = &outbound.Backend_BalanceP2C_PenaltyPeakEwma_{PenaltyPeakEwma: &outbound.Backend_BalanceP2C_PenaltyPeakEwma{
 			DefaultRtt:    durationpb.New(defaultRTT),
 			Decay:         durationpb.New(rttDecay),
-			Penalty:       durationpb.New(s.penalty.penalty),
-			MaxRetryAfter: durationpb.New(s.penalty.maxRetryAfter),
+			Penalty:       durationpb.New(p.penalty),
+			MaxRetryAfter: durationpb.New(p.maxRetryAfter),
 			PenaltyDecay:  durationpb.New(penaltyDecay),
 		}}
 	}
@@ -61,15 +62,20 @@ func balanced(c derive.Cluster, s *Service, t derive.ServicePort, kind protocol)
 }
 
 // forwarded is a backend of one address.
-func forwarded(name string, dst netip.AddrPort) *outbound.Backend {
+func forwarded(m *meta.Metadata, dst netip.AddrPort, weight uint32) *outbound.Backend {
 	return &outbound.Backend{
-		Metadata: byDefault(name),
+		Metadata: m,
 		Queue:    queue(),
 		Kind: &outbound.Backend_Forward{Forward: &destination.WeightedAddr{
 			Addr:   &net.TcpAddress{Ip: ipAddress(dst.Addr()), Port: uint32(dst.Port())},
-			Weight: 1,
+			Weight: weight,
 		}},
 	}
+}
+
+// unusable is a backend to which nothing is sent: a filter fails what chooses it.
+func unusable(m *meta.Metadata) *outbound.Backend {
+	return &outbound.Backend{Metadata: m, Queue: queue()}
 }
 
 func queue() *outbound.Queue {
@@ -103,7 +109,7 @@ func breaker(a *accrual) *outbound.FailureAccrual {
 	}}}
 }
 
-func retryOf(r *retry) *outbound.HttpRoute_Retry {
+func httpRetry(r *retry) *outbound.HttpRoute_Retry {
 	if r == nil {
 		return nil
 	}
@@ -119,11 +125,34 @@ func retryOf(r *retry) *outbound.HttpRoute_Retry {
 		MaxRequestBytes: retryBodyBytes,
 		Conditions:      conditions,
 		Timeout:         unlessZero(r.timeout),
-		Backoff: &outbound.ExponentialBackoff{
-			MinBackoff:  durationpb.New(retryMinBackoff),
-			MaxBackoff:  durationpb.New(retryMaxBackoff),
-			JitterRatio: retryJitter,
+		Backoff:         retryBackoff(),
+	}
+}
+
+func grpcRetry(r *retry) *outbound.GrpcRoute_Retry {
+	if r == nil {
+		return nil
+	}
+	return &outbound.GrpcRoute_Retry{
+		MaxRetries:      r.limit,
+		MaxRequestBytes: retryBodyBytes,
+		Conditions: &outbound.GrpcRoute_Retry_Conditions{
+			Cancelled:         r.codes.Cancelled,
+			DeadineExceeded:   r.codes.DeadlineExceeded,
+			Internal:          r.codes.Internal,
+			ResourceExhausted: r.codes.ResourceExhausted,
+			Unavailable:       r.codes.Unavailable,
 		},
+		Timeout: unlessZero(r.timeout),
+		Backoff: retryBackoff(),
+	}
+}
+
+func retryBackoff() *outbound.ExponentialBackoff {
+	return &outbound.ExponentialBackoff{
+		MinBackoff:  durationpb.New(retryMinBackoff),
+		MaxBackoff:  durationpb.New(retryMaxBackoff),
+		JitterRatio: retryJitter,
 	}
 }
 

@@ -31,13 +31,9 @@ type Service struct {
 	// Problems are annotations that could not be read, in words.
 	Problems []string
 
-	known    bool // there is a row
-	ports    map[uint16]protocol
-	opaque   derive.Ports
-	accrual  *accrual
-	penalty  *penalty
-	retry    *retry
-	timeouts timeouts
+	settings
+	known bool // there is a row
+	ports map[uint16]protocol
 }
 
 // NewService digests a row. Unreadable annotations are left out and named in
@@ -50,7 +46,6 @@ func NewService(c derive.Cluster, row *busv1.Service) *Service {
 		CreatedAt: row.GetCreatedAt(),
 		known:     true,
 		ports:     map[uint16]protocol{},
-		opaque:    c.OpaquePorts,
 	}
 	for _, ip := range row.GetClusterIps() {
 		a, err := netip.ParseAddr(ip)
@@ -70,38 +65,10 @@ func NewService(c derive.Cluster, row *busv1.Service) *Service {
 			s.ports[port] = protocolOf(p.GetAppProtocol())
 		}
 	}
-	s.annotate(row.GetAnnotations())
+	var problems []string
+	s.settings, problems = readSettings(c, row.GetAnnotations())
+	s.Problems = append(s.Problems, problems...)
 	return s
-}
-
-// annotate reads the annotations of spec/destination-policy.md §9.6.
-func (s *Service) annotate(annotations map[string]string) {
-	// An empty list means no opaque ports, not the default ones (§11.8).
-	if list, ok := annotations["config.linkerd.io/opaque-ports"]; ok {
-		ports, err := derive.ParsePorts(list)
-		if err != nil {
-			s.problem("config.linkerd.io/opaque-ports", err)
-		}
-		s.opaque = ports
-	}
-	a := reader{values: annotations}
-	s.accrual = a.accrual()
-	s.Problems = append(s.Problems, a.take()...)
-	// Only the unified breaker waits as long as a server asks. A mistake in this
-	// switch leaves the breaker on.
-	if s.accrual != nil && s.accrual.unified {
-		s.accrual.honourRetryAfter = a.boolean(balancerAlpha + "failure-accrual-honor-retry-after")
-		s.Problems = append(s.Problems, a.take()...)
-	}
-	s.penalty = a.penalty()
-	s.Problems = append(s.Problems, a.take()...)
-	s.retry = a.retry()
-	s.Problems = append(s.Problems, a.take()...)
-	// GRPCRoutes read it; a mistake in it should be heard of without one.
-	a.grpcRetry()
-	s.Problems = append(s.Problems, a.take()...)
-	s.timeouts = a.timeouts()
-	s.Problems = append(s.Problems, a.take()...)
 }
 
 func (s *Service) problem(what string, err error) {

@@ -1,0 +1,100 @@
+package outbound
+
+import (
+	"github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
+	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
+	"google.golang.org/grpc/codes"
+)
+
+// grpc says GRPCRoutes, with the one that an EgressNetwork has behind all others.
+func (b *builder) grpc(routes []attached) []*outbound.GrpcRoute {
+	var out []*outbound.GrpcRoute
+	for i, a := range routes {
+		said := &outbound.GrpcRoute{Metadata: a.metadata(), Hosts: a.hosts}
+		for j, r := range a.rules {
+			said.Rules = append(said.Rules, b.grpcRule(a, r, uint32(i), uint32(j)))
+		}
+		out = append(out, said)
+	}
+	if b.parent.Egress != nil {
+		name, closed := b.byPolicy("grpc")
+		rule := &outbound.GrpcRoute_Rule{
+			Matches:                []*grpc_route.GrpcRouteMatch{{Rpc: &grpc_route.GrpcRpcMatch{}}},
+			Backends:               grpcFirst(b.backend(nil)),
+			RequestTimeout:         unlessZero(b.settings.timeouts.request),
+			Timeouts:               timeoutsOf(b.settings.timeouts),
+			Retry:                  grpcRetry(b.settings.grpcRetry),
+			AllowL5DRequestHeaders: b.cluster.AllowHeaders,
+		}
+		if closed {
+			rule.Filters = append(rule.Filters, grpcFailure(codes.PermissionDenied, denied))
+		}
+		out = append(out, &outbound.GrpcRoute{Metadata: byDefault(name), Rules: []*outbound.GrpcRoute_Rule{rule}})
+	}
+	return out
+}
+
+func (b *builder) grpcRule(a attached, r rule, i, j uint32) *outbound.GrpcRoute_Rule {
+	limits := r.timeouts
+	if !limits.set {
+		limits = b.settings.timeouts
+	}
+	again := r.retry
+	if again == nil {
+		again = b.settings.grpcRetry
+	}
+	choice := b.choose(a, r, b.settings.penalty)
+	filters := r.filters.grpc
+	if choice.failure != "" {
+		filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unavailable, choice.failure)}
+	} else if lacking := b.lacking(a, r.filters); lacking != "" {
+		filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unimplemented, lacking)}
+	}
+	if b.Complete {
+		b.extend(a, r, choice, i, j)
+	}
+	return &outbound.GrpcRoute_Rule{
+		Matches:                r.grpc,
+		Filters:                filters,
+		Backends:               b.grpcBackends(a, choice),
+		RequestTimeout:         unlessZero(limits.request),
+		Timeouts:               timeoutsOf(limits),
+		Retry:                  grpcRetry(again),
+		AllowL5DRequestHeaders: b.cluster.AllowHeaders,
+	}
+}
+
+func (b *builder) grpcBackends(a attached, c choice) *outbound.GrpcRoute_Distribution {
+	if c.first != nil {
+		return grpcFirst(c.first)
+	}
+	out := &outbound.GrpcRoute_Distribution_RandomAvailable{}
+	for _, w := range c.random {
+		filters := w.filters.grpc
+		if w.failure != "" {
+			filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unavailable, w.failure)}
+		} else if lacking := b.lacking(a, w.filters); lacking != "" {
+			filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unimplemented, lacking)}
+		}
+		out.Backends = append(out.Backends, &outbound.GrpcRoute_WeightedRouteBackend{
+			Weight:  w.weight,
+			Backend: &outbound.GrpcRoute_RouteBackend{Backend: w.backend, Filters: filters},
+		})
+	}
+	return &outbound.GrpcRoute_Distribution{Kind: &outbound.GrpcRoute_Distribution_RandomAvailable_{RandomAvailable: out}}
+}
+
+func grpcFirst(b *outbound.Backend) *outbound.GrpcRoute_Distribution {
+	return &outbound.GrpcRoute_Distribution{Kind: &outbound.GrpcRoute_Distribution_FirstAvailable_{
+		FirstAvailable: &outbound.GrpcRoute_Distribution_FirstAvailable{
+			Backends: []*outbound.GrpcRoute_RouteBackend{{Backend: b}},
+		},
+	}}
+}
+
+// grpcFailure fails every call. Linkerd sends 500 here, which is no gRPC code.
+func grpcFailure(code codes.Code, message string) *outbound.GrpcRoute_Filter {
+	return &outbound.GrpcRoute_Filter{Kind: &outbound.GrpcRoute_Filter_FailureInjector{
+		FailureInjector: &grpc_route.GrpcFailureInjector{Code: uint32(code), Message: message, Ratio: always()},
+	}}
+}

@@ -1,0 +1,154 @@
+package outbound
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
+	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
+	"github.com/linkerd/linkerd2-proxy-api/go/meta"
+	"github.com/linkerd/linkerd2-proxy-api/go/tls_route"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive/accept"
+	"github.com/weftmesh/weft/services/policy/internal/derive/route"
+)
+
+// Route is a route as the answers need it: all of it that no parent changes.
+type Route struct {
+	*route.Route
+
+	hosts []*http_route.HostMatch
+	snis  []*tls_route.SniMatch
+	rules []rule
+}
+
+// rule is one rule of a route of any kind.
+type rule struct {
+	http     []*http_route.HttpRouteMatch
+	grpc     []*grpc_route.GrpcRouteMatch
+	filters  filters
+	backends []backendRef
+	retry    *retry
+	timeouts timeouts
+	session  *routesv1.SessionPersistence
+	attempt  time.Duration
+}
+
+// backendRef is where a rule sends requests.
+type backendRef struct {
+	ref     *busv1.BackendRef
+	to      route.Parent // its kind is NoParent if it is not ours
+	filters filters
+}
+
+// NewRoute digests a route. An error means that no proxy could obey it and names
+// what is wrong; then it must be left out.
+func NewRoute(r *route.Route) (*Route, error) {
+	if r.Outbound != nil {
+		return nil, r.Outbound
+	}
+	if r.Row.GetName() == "" || r.Row.GetNamespace() == "" || r.Row.GetGroup() == "" || r.Kind == route.Unknown {
+		return nil, fmt.Errorf("%v is no route that has a group, a kind, a namespace and a name", r)
+	}
+	out := &Route{Route: r}
+	var err error
+	switch r.Kind {
+	case route.TCP:
+	case route.TLS:
+		out.snis, err = snis(r.Row)
+	default:
+		out.hosts, err = hosts(r.Row)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := reader{values: r.Row.GetAnnotations()}
+	retry := a.retry(r.Kind == route.GRPC)
+	timeouts := a.timeouts()
+	if p := a.take(); len(p) > 0 {
+		return nil, fmt.Errorf("metadata.annotations: %s", p[0])
+	}
+	for i, row := range r.Row.GetRules() {
+		one, err := newRule(r, fmt.Sprintf("spec.rules[%d]", i), row)
+		if err != nil {
+			return nil, err
+		}
+		one.retry = retry
+		one.timeouts = timeouts
+		if err := one.limit(fmt.Sprintf("spec.rules[%d].timeouts", i), row); err != nil {
+			return nil, err
+		}
+		out.rules = append(out.rules, one)
+	}
+	return out, nil
+}
+
+func newRule(r *route.Route, field string, row *busv1.RouteRule) (rule, error) {
+	var (
+		out rule
+		err error
+	)
+	switch r.Kind {
+	case route.HTTP:
+		out.http, err = route.HTTPMatches(field, row)
+	case route.GRPC:
+		out.grpc, err = route.GRPCMatches(field, row)
+		for _, m := range out.grpc {
+			if m.Rpc == nil { // proxies refuse the whole answer without it
+				m.Rpc = &grpc_route.GrpcRpcMatch{}
+			}
+		}
+	}
+	if err != nil {
+		return rule{}, err
+	}
+	if r.Kind == route.HTTP || r.Kind == route.GRPC {
+		if out.filters, err = newFilters(r, field+".filters", row.GetFilters()); err != nil {
+			return rule{}, err
+		}
+		if out.session, err = session(field+".sessionPersistence", row.GetSessionPersistence()); err != nil {
+			return rule{}, err
+		}
+	}
+	for i, ref := range row.GetBackends() {
+		b := backendRef{ref: ref, to: backendOf(r, ref)}
+		if r.Kind == route.HTTP || r.Kind == route.GRPC {
+			if b.filters, err = newFilters(r, fmt.Sprintf("%s.backendRefs[%d].filters", field, i), ref.GetFilters()); err != nil {
+				return rule{}, err
+			}
+		}
+		out.backends = append(out.backends, b)
+	}
+	return out, nil
+}
+
+// limit takes the rule's own timeouts over. What is written in the rule wins
+// over the route's annotation; 0 means none (§9.2).
+func (r *rule) limit(field string, row *busv1.RouteRule) error {
+	if s := row.GetRequestTimeout(); s != "" {
+		d, err := route.Timeout(field+".request", s)
+		if err != nil {
+			return err //nolint:wrapcheck // it names the field
+		}
+		r.timeouts.request, r.timeouts.set = d, true
+	}
+	d, err := route.Timeout(field+".backendRequest", row.GetBackendRequestTimeout())
+	if err != nil {
+		return err //nolint:wrapcheck // it names the field
+	}
+	r.attempt = d
+	return nil
+}
+
+// backendOf reads a reference; its kind is NoParent if it is not ours.
+func backendOf(r *route.Route, ref *busv1.BackendRef) route.Parent {
+	return route.Parent{Kind: accept.BackendKind(ref), Namespace: accept.BackendNamespace(r, ref), Name: ref.GetName()}
+}
+
+func (r *Route) metadata() *meta.Metadata {
+	return &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: &meta.Resource{
+		Group: r.Row.GetGroup(), Kind: r.Row.GetKind(), Namespace: r.Row.GetNamespace(), Name: r.Row.GetName(),
+	}}}
+}

@@ -1,0 +1,51 @@
+package outbound
+
+import (
+	"fmt"
+
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive/route"
+)
+
+// defaultSession names the cookie or header of a session that has no name.
+const defaultSession = "weft-session"
+
+// session reads how a rule keeps a client's requests together; nil if it does
+// not. Source: the Gateway API (GEP-1619), with its defaults.
+func session(field string, row *busv1.SessionPersistence) (*routesv1.SessionPersistence, error) {
+	if row == nil {
+		return nil, nil //nolint:nilnil // most rules keep nothing together
+	}
+	absolute, err := route.Timeout(field+".absoluteTimeout", row.GetAbsoluteTimeout())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the field
+	}
+	idle, err := route.Timeout(field+".idleTimeout", row.GetIdleTimeout())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it names the field
+	}
+	out := &routesv1.SessionPersistence{
+		Name:            row.GetSessionName(),
+		AbsoluteTimeout: unlessZero(absolute),
+		IdleTimeout:     unlessZero(idle),
+	}
+	if out.Name == "" {
+		out.Name = defaultSession
+	}
+	switch row.GetType() {
+	case "", "Cookie":
+		out.Kind = routesv1.SessionPersistence_KIND_COOKIE
+	case "Header":
+		out.Kind = routesv1.SessionPersistence_KIND_HEADER
+	default:
+		return nil, fmt.Errorf("%s.type: %q is not Cookie or Header", field, row.GetType())
+	}
+	if row.GetCookieLifetime() == "Permanent" {
+		if absolute == 0 {
+			return nil, fmt.Errorf("%s.absoluteTimeout: a permanent cookie needs one", field)
+		}
+		out.PermanentCookie = out.Kind == routesv1.SessionPersistence_KIND_COOKIE
+	}
+	return out, nil
+}
