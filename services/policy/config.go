@@ -15,20 +15,22 @@ import (
 
 // config has the names that Linkerd's policy controller gives its settings.
 type config struct {
-	Listen                       conf.Addr    `help:"address of the gRPC API"`
-	ClusterNetworks              []string     `help:"networks that hold every address of the cluster"`
-	IdentityDomain               string       `help:"domain that ends every workload identity"`
-	ClusterDomain                string       `help:"domain that ends every Service name"`
-	DefaultPolicy                string       `help:"policy for ports that no Server selects: deny, audit, all-unauthenticated, all-authenticated, cluster-unauthenticated or cluster-authenticated"`
-	ControlPlaneNamespace        string       `help:"namespace of the control plane, a part of every workload identity"`
-	ProbeNetworks                []string     `help:"networks of the kubelets' probes; empty means probes are not let in by themselves"`
-	DefaultOpaquePorts           string       `help:"ports of a Service that are opaque unless it lists its own"`
-	AllowL5dRequestHeaders       bool         `help:"let l5d-* request headers override retries and timeouts"`
-	GlobalEgressNetworkNamespace string       `help:"namespace whose egress networks hold for every client"`
-	Bus                          bus.Config   `help:"where the mesh's log is"`
-	RPC                          rpc.Config   `help:"bounds of the gRPC server"`
-	Serve                        serve.Config `help:"bounds of the streams"`
-	Obs                          obs.Config   `help:"logs, metrics and traces"`
+	Listen                       conf.Addr `help:"address of the gRPC API"`
+	ClusterNetworks              []string  `help:"networks that hold every address of the cluster"`
+	IdentityDomain               string    `help:"domain that ends every workload identity"`
+	ClusterDomain                string    `help:"domain that ends every Service name"`
+	DefaultPolicy                string    `help:"policy for ports that no Server selects: deny, audit, all-unauthenticated, all-authenticated, cluster-unauthenticated or cluster-authenticated"`
+	ControlPlaneNamespace        string    `help:"namespace of the control plane, a part of every workload identity"`
+	ProbeNetworks                []string  `help:"networks of the kubelets' probes; empty means probes are not let in by themselves"`
+	DefaultOpaquePorts           string    `help:"ports of a Service that are opaque unless it lists its own"`
+	AllowL5dRequestHeaders       bool      `help:"let l5d-* request headers override retries and timeouts"`
+	GlobalEgressNetworkNamespace string    `help:"namespace whose egress networks hold for every client whose own namespace has none"`
+	RequireReferenceGrants       bool      `help:"send nothing to a backend in another namespace than the route's unless a ReferenceGrant there allows it; otherwise only namespaces that hold grants for routes are so strict"`
+	Webhooks
+	Bus   bus.Config   `help:"where the mesh's log is"`
+	RPC   rpc.Config   `help:"bounds of the gRPC server"`
+	Serve serve.Config `help:"bounds of the streams"`
+	Obs   obs.Config   `help:"logs, metrics and traces"`
 }
 
 // defaults are those of Linkerd's chart. Source: spec/destination-policy.md §7.
@@ -43,6 +45,7 @@ func defaults() config {
 		ProbeNetworks:                []string{"0.0.0.0/0", "::/0"},
 		DefaultOpaquePorts:           "25,587,3306,4444,5432,6379,9300,11211",
 		GlobalEgressNetworkNamespace: "linkerd-egress",
+		Webhooks:                     defaultWebhooks(),
 		Obs:                          obs.Config{Admin: "127.0.0.1:9990"},
 	}
 }
@@ -63,11 +66,12 @@ func (c config) cluster() (derive.Cluster, error) {
 		Domain:                p.domain("ClusterDomain", c.ClusterDomain),
 		ControlPlaneNamespace: p.label("ControlPlaneNamespace", c.ControlPlaneNamespace),
 		AllowHeaders:          c.AllowL5dRequestHeaders,
+		EgressNamespace:       p.label("GlobalEgressNetworkNamespace", c.GlobalEgressNetworkNamespace),
+		RequireGrants:         c.RequireReferenceGrants,
 	}
 	if len(c.ClusterNetworks) == 0 {
 		p.add("ClusterNetworks", "must not be empty: every address would be outside the cluster")
 	}
-	p.label("GlobalEgressNetworkNamespace", c.GlobalEgressNetworkNamespace)
 	var err error
 	if out.DefaultPolicy, err = derive.ParseDefaultPolicy(c.DefaultPolicy); err != nil {
 		p.add("DefaultPolicy", err.Error())
@@ -77,6 +81,9 @@ func (c config) cluster() (derive.Cluster, error) {
 	}
 	if c.Listen == "" {
 		p.add("Listen", "must not be empty")
+	}
+	if c.WebhookLinger < 0 {
+		p.add("WebhookLinger", "must not be negative")
 	}
 	return out, p.err()
 }
