@@ -85,7 +85,7 @@ var (
 const MaxPayload = 1<<20 - 16<<10
 
 // subjects are the names of one cluster's log on the bus.
-type subjects struct{ log, ask, peer, presence, roll string }
+type subjects struct{ log, ask, peer, presence, roll, status string }
 
 func subjectsOf(t Transport) subjects {
 	base := "weft." + t.Cluster()
@@ -95,6 +95,7 @@ func subjectsOf(t Transport) subjects {
 		peer:     base + ".peer.",
 		presence: base + ".presence",
 		roll:     base + ".roll",
+		status:   base + ".status",
 	}
 }
 

@@ -83,9 +83,9 @@ func (b busServer) connect(t *testing.T, service string) *nats.Conn {
 
 // permissions are what each service may do: + say, - hear.
 var permissions = map[string][]string{
-	"watcher":     {"+log", "+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.watcher.x"},
+	"watcher":     {"+log", "+ask", "+peer.x", "+presence", "+status", "-log", "-ask peers", "-peer.x", "-presence", "-_INBOX.watcher.x"},
 	"destination": {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.destination.x"},
-	"policy":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.policy.x"},
+	"policy":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-status status", "-_INBOX.policy.x"},
 	"injector":    {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.injector.x"},
 	"mirror":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.mirror.x"},
 	"identity":    {"+presence"},
@@ -116,12 +116,12 @@ func TestBusPermissions(t *testing.T) {
 				}
 				return nc.LastError() == nil
 			}
-			for _, name := range []string{"log", "ask", "peer.x", "presence", "roll", "_INBOX.x", "$SYS.REQ.SERVER.PING", "other"} {
+			for _, name := range []string{"log", "ask", "peer.x", "presence", "roll", "status", "_INBOX.x", "$SYS.REQ.SERVER.PING", "other"} {
 				if allowed(func(nc *nats.Conn) error { return nc.Publish(subject(name), nil) }) {
 					got = append(got, "+"+name)
 				}
 			}
-			for _, name := range []string{"log", "ask", "ask peers", "peer.x", "presence", "roll", "roll roll", "_INBOX.x", "_INBOX.>", "_INBOX.*.x", "_INBOX." + service + ".x", "_INBOX.other.x", "$SYS.>", ">"} {
+			for _, name := range []string{"log", "ask", "ask peers", "peer.x", "presence", "roll", "roll roll", "status", "status status", "_INBOX.x", "_INBOX.>", "_INBOX.*.x", "_INBOX." + service + ".x", "_INBOX.other.x", "$SYS.>", ">"} {
 				name, group, _ := strings.Cut(name, " ")
 				if allowed(func(nc *nats.Conn) error {
 					_, err := nc.QueueSubscribe(subject(name), group, func(*nats.Msg) {})

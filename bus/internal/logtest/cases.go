@@ -37,6 +37,7 @@ var Cases = []Case{
 	{"a corrupt copy is found, named and healed", corruptCopy},
 	{"a resume with nothing changed costs some bytes", resume},
 	{"presence and the roll", presence},
+	{"wanted statuses come page by page from who knows enough", statuses},
 
 	{"a reader of some tables holds only those", narrow},
 	{"a reader of some tables repairs them and no others", narrowRepairs},

@@ -53,17 +53,21 @@ tls://weft-nats.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:4222
 
 {{/*
 weft.nats.users: the permissions, as NATS writes them. A certificate's DNS name is the user. Only the watcher may say
-what the log says; everybody who keeps a copy asks others for it and answers them, so those need asks, chunks and
-replies; whoever only announces itself hears nothing at all. Replies go to inboxes: an answerer may reply once to
-what it was asked and nowhere else (allow_responses), an asker hears its own service's inboxes only.
+what the log says and ask what Kubernetes should be told, which only policy answers; everybody who keeps a copy asks
+others for it and answers them, so those need asks, chunks and replies; whoever only announces itself hears nothing at
+all. Replies go to inboxes: an answerer may reply once to what it was asked and nowhere else (allow_responses), an
+asker hears its own service's inboxes only.
 */}}
 {{- define "weft.nats.users" -}}
 {{- $b := printf "weft.%s" .Values.bus.cluster -}}
 {{- $hear := printf "\"%s.log\", \"%s.ask peers\", \"%s.peer.*\"" $b $b $b -}}
 {{- $say := printf "[\"%s.ask\", \"%s.peer.*\", \"%s.presence\"]" $b $b $b -}}
 {user: "watcher.bus.weft", permissions: {
-  publish: ["{{ $b }}.log", "{{ $b }}.ask", "{{ $b }}.peer.*", "{{ $b }}.presence"], subscribe: [{{ $hear }}, "_INBOX.watcher.>"], allow_responses: true}}
-{{- range list "destination" "policy" "injector" "mirror" }}
+  publish: ["{{ $b }}.log", "{{ $b }}.ask", "{{ $b }}.peer.*", "{{ $b }}.presence", "{{ $b }}.status"],
+  subscribe: [{{ $hear }}, "{{ $b }}.presence", "_INBOX.watcher.>"], allow_responses: true}}
+{user: "policy.bus.weft", permissions: {
+  publish: {{ $say }}, subscribe: [{{ $hear }}, "{{ $b }}.status status", "_INBOX.policy.>"], allow_responses: true}}
+{{- range list "destination" "injector" "mirror" }}
 {user: "{{ . }}.bus.weft", permissions: {
   publish: {{ $say }}, subscribe: [{{ $hear }}, "_INBOX.{{ . }}.>"], allow_responses: true}}
 {{- end }}
