@@ -160,12 +160,16 @@ func trimContainers(list []corev1.Container) []corev1.Container {
 }
 
 func trimProbe(p *corev1.Probe) *corev1.Probe {
-	if p == nil || p.HTTPGet == nil {
-		return nil
+	switch {
+	case p == nil:
+	case p.HTTPGet != nil:
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: p.HTTPGet.Path, Port: p.HTTPGet.Port},
+		}}
+	case p.GRPC != nil:
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: p.GRPC.Port}}}
 	}
-	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
-		HTTPGet: &corev1.HTTPGetAction{Path: p.HTTPGet.Path, Port: p.HTTPGet.Port},
-	}}
+	return nil
 }
 
 func trimService(s *corev1.Service) *corev1.Service {

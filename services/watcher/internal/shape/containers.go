@@ -147,25 +147,33 @@ func protocol(p corev1.Protocol) string {
 	return string(p)
 }
 
-// probesOf lists the httpGet probes that the kubelet makes.
+// probesOf lists the httpGet and grpc probes that the kubelet makes.
 func probesOf(pod *corev1.Pod) []*busv1.Probe {
 	type probe struct {
 		path string
 		port uint32
+		grpc bool
 	}
 	var out []*busv1.Probe
 	seen := make(map[probe]bool)
 	for _, c := range Containers(pod) {
 		for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-			if p == nil || p.HTTPGet == nil {
+			var row probe
+			switch {
+			case p == nil:
+				continue
+			case p.HTTPGet != nil:
+				row = probe{path: probePath(p.HTTPGet.Path), port: portIn(c, p.HTTPGet.Port)}
+			case p.GRPC != nil:
+				row = probe{port: portIn(c, intstr.FromInt32(p.GRPC.Port)), grpc: true}
+			default:
 				continue
 			}
-			row := probe{path: probePath(p.HTTPGet.Path), port: portIn(c, p.HTTPGet.Port)}
 			if seen[row] {
 				continue
 			}
 			seen[row] = true
-			out = append(out, &busv1.Probe{Path: row.path, Port: row.port})
+			out = append(out, &busv1.Probe{Path: row.path, Port: row.port, Grpc: row.grpc})
 		}
 	}
 	return out

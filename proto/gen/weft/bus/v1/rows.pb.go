@@ -373,13 +373,15 @@ func (x *Port) GetProtocol() string {
 	return ""
 }
 
-// Probe is an httpGet probe that the kubelet makes.
+// Probe is an httpGet or a grpc probe that the kubelet makes.
 type Probe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Path without its query; never empty.
+	// Path without its query; never empty, except for a grpc probe.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Resolved within its container; 0 if the name is not declared there.
-	Port          uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Port uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// The kubelet calls the Health service of gRPC.
+	Grpc          bool `protobuf:"varint,3,opt,name=grpc,proto3" json:"grpc,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -426,6 +428,13 @@ func (x *Probe) GetPort() uint32 {
 		return x.Port
 	}
 	return 0
+}
+
+func (x *Probe) GetGrpc() bool {
+	if x != nil {
+		return x.Grpc
+	}
+	return false
 }
 
 // Proxy is what a pod's own proxy container says of itself. A number that
@@ -1859,10 +1868,11 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12\x1b\n" +
 	"\thost_port\x18\x04 \x01(\rR\bhostPort\x12\x1a\n" +
-	"\bprotocol\x18\x05 \x01(\tR\bprotocol\"/\n" +
+	"\bprotocol\x18\x05 \x01(\tR\bprotocol\"C\n" +
 	"\x05Probe\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port\"l\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x12\n" +
+	"\x04grpc\x18\x03 \x01(\bR\x04grpc\"l\n" +
 	"\x05Proxy\x12!\n" +
 	"\finbound_port\x18\x01 \x01(\rR\vinboundPort\x12\x1d\n" +
 	"\n" +
