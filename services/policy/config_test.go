@@ -37,6 +37,9 @@ func TestFlagsAreLinkerds(t *testing.T) {
 		"-default-opaque-ports", "25",
 		"-allow-l5d-request-headers",
 		"-global-egress-network-namespace", "egress",
+		"-server-addr", "0.0.0.0:9443",
+		"-server-tls-certs", "/a",
+		"-server-tls-key", "/b",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +50,8 @@ func TestFlagsAreLinkerds(t *testing.T) {
 	}
 	if len(c.Networks) != 2 || len(c.ProbeNetworks) != 0 || c.Domain != "cluster.example" || !c.AllowHeaders ||
 		c.DefaultPolicy != "deny" || c.OpaquePorts.String() != "25" || cfg.GlobalEgressNetworkNamespace != "egress" ||
-		c.NamespaceIdentities("a") != "a.serviceaccount.identity.weft.mesh.example" {
+		c.NamespaceIdentities("a") != "a.serviceaccount.identity.weft.mesh.example" ||
+		cfg.ServerAddr != "0.0.0.0:9443" || cfg.ServerTLSCerts != "/a" || cfg.ServerTLSKey != "/b" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -65,6 +69,7 @@ func TestNonsenseNamesItsFlag(t *testing.T) {
 		"-default-opaque-ports", "25,x",
 		"-global-egress-network-namespace", "",
 		"-serve.send-timeout", "-1s",
+		"-webhook-linger", "-1s",
 	}
 	_, err := conf.LoadFrom(defaults(), args, nil)
 	var wrong *conf.Error

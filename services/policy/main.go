@@ -1,5 +1,6 @@
 // Command policy tells each proxy what its workload accepts and how to reach
-// what it calls: Linkerd's inbound and outbound policy APIs.
+// what it calls: Linkerd's inbound and outbound policy APIs. It also judges
+// policies and ServiceProfiles before Kubernetes keeps them.
 //
 // It reads the mesh's tables from the bus and keeps them in memory; it never
 // talks to Kubernetes and stores nothing, so any replica can be lost at any time.
@@ -35,6 +36,10 @@ func wire(ctx context.Context, s *run.Service) error {
 		return err
 	}
 	if err := obs.Attach(ctx, s, cfg.Obs); err != nil {
+		return err
+	}
+	// First, so that they answer as long as the process lives.
+	if err := cfg.Webhooks.start(s); err != nil {
 		return err
 	}
 	events, err := bus.Connect(ctx, cfg.Bus, s.Name(), s.Metrics())
