@@ -48,13 +48,14 @@ func FuzzRows(f *testing.F) {
 				t.Fatalf("port %d is open to %v", port, a.GetAuthorizations())
 			}
 		}
-		target := derive.ServicePort{Namespace: "a", Name: "s", Port: 80}
 		s, err := tables.Service("a", "s")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if s != nil {
-			if _, err := derive.Seal(outbound.Answer(tables.cluster, s.Service, target)); err != nil {
+			parent := outbound.Parent{Namespace: "a", Name: "s", Service: s.Service, Routes: s.Routes}
+			a := outbound.Answer(tables.cluster, parent, outbound.Question{Port: 80, Source: "a"})
+			if _, err := derive.Seal(a.Policy); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 // answer is made for the asker alone: who asks for every port of a service must
 // not fill the memory.
 const (
-	maxAnswersPerScope   = 1024
-	maxAnswersPerService = 64
+	maxAnswersPerScope  = 1024
+	maxAnswersPerTarget = 64
 )
 
 // Shared keeps answers that were made from one immutable value. It goes away

@@ -9,12 +9,16 @@ package table
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
+	"github.com/weftmesh/weft/services/policy/internal/derive/accept"
 	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
+	"github.com/weftmesh/weft/services/policy/internal/derive/egress"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
+	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
 
 // ErrIncomplete means that the first complete state has not arrived: nothing
@@ -34,7 +38,14 @@ type Tables struct {
 	scopes    map[string]*Scope          // by namespace
 	services  map[string]*Service        // by key
 	addresses map[netip.Addr][]*Service  // best owner first
+	egress    map[string][]*Egress       // by namespace
 	none      *Scope                     // of namespaces that say nothing
+
+	// What statuses are made of.
+	position Position
+	routes   map[string]*route.Route
+	verdicts map[route.Parent][]accept.Verdict
+	limits   map[string][]accept.LimitVerdict // by namespace
 }
 
 // Scope is what a namespace says about its workloads, with the answers that
@@ -52,10 +63,33 @@ type Question struct {
 	Port     uint16
 }
 
-// Service is a Service with the answers that were made from it.
+// Ask is what two questions about one target must have in common to share an
+// answer.
+type Ask struct {
+	Port uint16
+	// Source is the client's namespace if it has routes of its own there
+	// (accept.Attached.Source).
+	Source string
+	// Address is where the client wants to go, for an egress network.
+	Address netip.Addr
+	// Complete is asked through our own API.
+	Complete bool
+}
+
+// Service is a Service with its accepted routes and the answers that were made
+// from it.
 type Service struct {
 	*outbound.Service
-	Answers *Shared[uint16]
+	Routes  *accept.Attached
+	Answers *Shared[Ask]
+}
+
+// Egress is an EgressNetwork with its accepted routes and the answers that were
+// made from it. The Network is another value exactly if the object changed.
+type Egress struct {
+	*egress.Network
+	Routes  *accept.Attached
+	Answers *Shared[Ask]
 }
 
 // New makes empty tables, which answer nothing until the first complete cut.
@@ -68,6 +102,10 @@ func New(cluster derive.Cluster) *Tables {
 		scopes:    map[string]*Scope{},
 		services:  map[string]*Service{},
 		addresses: map[netip.Addr][]*Service{},
+		egress:    map[string][]*Egress{},
+		routes:    map[string]*route.Route{},
+		verdicts:  map[route.Parent][]accept.Verdict{},
+		limits:    map[string][]accept.LimitVerdict{},
 		none:      &Scope{Answers: newShared[Question](maxAnswersPerScope)},
 	}
 }
@@ -119,17 +157,39 @@ func (t *Tables) Service(namespace, name string) (*Service, error) {
 	return t.services[bus.Key(namespace, name)], nil
 }
 
-// Owner finds the Service that has this cluster IP; nil if none has.
-func (t *Tables) Owner(a netip.Addr) (*Service, error) {
+// Target is what an address belongs to: a Service, else an egress network, else
+// neither.
+type Target struct {
+	Service *Service
+	Egress  *Egress
+}
+
+// Target finds what an address belongs to for clients of a namespace. A
+// namespace with egress networks of its own does not look at the global ones,
+// whether one of its own contains the address or not (spec/destination-policy.md
+// §9.5).
+func (t *Tables) Target(a netip.Addr, source string) (Target, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if !t.complete {
-		return nil, ErrIncomplete
+		return Target{}, ErrIncomplete
 	}
 	if owners := t.addresses[a.Unmap()]; len(owners) > 0 {
-		return owners[0], nil
+		return Target{Service: owners[0]}, nil
 	}
-	return nil, nil //nolint:nilnil // an address without an owner is an answer
+	candidates := t.egress[source]
+	if len(candidates) == 0 {
+		candidates = t.egress[t.cluster.EgressNamespace]
+	}
+	networks := make([]*egress.Network, len(candidates))
+	for i, c := range candidates {
+		networks[i] = c.Network
+	}
+	found := egress.Select(t.cluster, networks, a)
+	if i := slices.Index(networks, found); found != nil {
+		return Target{Egress: candidates[i]}, nil
+	}
+	return Target{}, nil
 }
 
 func workloadKey(w derive.Workload) string {

@@ -83,8 +83,8 @@ func TestNothingIsAnsweredBeforeTheStateIsComplete(t *testing.T) {
 	if _, err := tables.Service("a", "s"); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("Service: %v", err)
 	}
-	if _, err := tables.Owner(netip.MustParseAddr("10.0.0.1")); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("Owner: %v", err)
+	if _, err := tables.Target(netip.MustParseAddr("10.0.0.1"), "a"); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("Target: %v", err)
 	}
 	tables.Apply(Cut{Complete: true})
 	if err := tables.Synced(); err != nil {
@@ -103,9 +103,9 @@ func TestOnlyThoseConcernedAreWoken(t *testing.T) {
 		"a/q":      tables.WatchWorkload(derive.Workload{Namespace: "a", Name: "q"}),
 		"b/p":      tables.WatchWorkload(derive.Workload{Namespace: "b", Name: "p"}),
 		"svc s":    tables.WatchService("a", "s"),
-		"10.0.0.1": tables.WatchAddress(netip.MustParseAddr("10.0.0.1")),
-		"10.0.0.2": tables.WatchAddress(netip.MustParseAddr("10.0.0.2")),
-		"10.0.0.3": tables.WatchAddress(netip.MustParseAddr("::ffff:10.0.0.3")),
+		"10.0.0.1": tables.WatchTarget(netip.MustParseAddr("10.0.0.1"), "a"),
+		"10.0.0.2": tables.WatchTarget(netip.MustParseAddr("10.0.0.2"), "a"),
+		"10.0.0.3": tables.WatchTarget(netip.MustParseAddr("::ffff:10.0.0.3"), "a"),
 	}
 	for _, tc := range []struct {
 		name   string
@@ -192,9 +192,10 @@ func TestAddressWithTwoOwners(t *testing.T) {
 			apply(tables, c)
 		}
 		owner := func() string {
-			s, err := tables.Owner(netip.MustParseAddr("10.0.0.1"))
+			target, err := tables.Target(netip.MustParseAddr("10.0.0.1"), "a")
+			s := target.Service
 			if err != nil || s == nil {
-				t.Fatalf("Owner() = %v, %v", s, err)
+				t.Fatalf("Target() = %v, %v", s, err)
 			}
 			return s.Name
 		}
@@ -206,8 +207,8 @@ func TestAddressWithTwoOwners(t *testing.T) {
 			t.Errorf("the owner is %s, want b", got)
 		}
 		apply(tables, removed(younger))
-		if s, err := tables.Owner(netip.MustParseAddr("fd00::1")); s != nil || err != nil {
-			t.Errorf("Owner() = %v, %v after both are gone", s, err)
+		if s, err := tables.Target(netip.MustParseAddr("fd00::1"), "a"); s != (Target{}) || err != nil {
+			t.Errorf("Target() = %v, %v after both are gone", s, err)
 		}
 	}
 }
@@ -287,7 +288,7 @@ func TestReadersSeeWholeCuts(t *testing.T) {
 					return
 				}
 				// Watches that come and go beside must not disturb anybody.
-				tables.WatchAddress(netip.MustParseAddr("10.0.0.1")).Close()
+				tables.WatchTarget(netip.MustParseAddr("10.0.0.1"), "a").Close()
 			}
 		})
 	}

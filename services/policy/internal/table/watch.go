@@ -20,7 +20,7 @@ type Cause struct {
 
 // topic is something a stream can depend on.
 type topic struct {
-	kind byte // 'w'orkload, 'n'amespace, 's'ervice, 'a'ddress
+	kind byte // 'w'orkload, 'n'amespace, 's'ervice, 'a'ddress, 'e'gress
 	key  string
 	addr netip.Addr
 }
@@ -28,6 +28,7 @@ type topic struct {
 func workloadTopic(key string) topic   { return topic{kind: 'w', key: key} }
 func namespaceTopic(name string) topic { return topic{kind: 'n', key: name} }
 func serviceTopic(key string) topic    { return topic{kind: 's', key: key} }
+func egressTopic(name string) topic    { return topic{kind: 'e', key: name} }
 func addressTopic(a netip.Addr) topic  { return topic{kind: 'a', addr: a} }
 
 // Watch is woken when what it watches may have changed. It holds one wake-up,
@@ -130,7 +131,12 @@ func (t *Tables) WatchService(namespace, name string) *Watch {
 	return t.subs.add(serviceTopic(bus.Key(namespace, name)))
 }
 
-// WatchAddress watches whose cluster IP an address is.
-func (t *Tables) WatchAddress(a netip.Addr) *Watch {
-	return t.subs.add(addressTopic(a.Unmap()))
+// WatchTarget watches what an address belongs to for clients of a namespace, and
+// its routes. Egress networks never hold an address of the cluster.
+func (t *Tables) WatchTarget(a netip.Addr, source string) *Watch {
+	topics := []topic{addressTopic(a.Unmap())}
+	if !t.cluster.Contains(a) {
+		topics = append(topics, egressTopic(source), egressTopic(t.cluster.EgressNamespace))
+	}
+	return t.subs.add(topics...)
 }

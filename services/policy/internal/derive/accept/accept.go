@@ -118,7 +118,9 @@ func Routes(c derive.Cluster, w World, p route.Parent, routes []*route.Route) []
 			out = append(out, v)
 		}
 	}
-	conflicts(out)
+	if p.Kind != route.Server {
+		conflicts(out)
+	}
 	return out
 }
 
@@ -198,7 +200,8 @@ func egressOf(w World, p route.Parent, ref *busv1.ParentRef) Condition {
 }
 
 // conflicts refuses the weaker kinds where several are attached to the same
-// reference. A route of another namespace than the parent's is only in the way
+// reference, since a client must know which protocol to speak (GEP-1426; a Server
+// says its protocol itself). A route of another namespace than the parent's is only in the way
 // of those of its own: nobody can disturb the clients of others. A route that
 // is refused for another reason is in nobody's way.
 func conflicts(all []Verdict) {

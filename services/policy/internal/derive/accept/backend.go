@@ -38,14 +38,14 @@ type Unresolved struct {
 	Message string
 }
 
-// BackendNamespace is where a proxy looks for a backend: in the parent's
-// namespace unless another is written. A status looks in the route's
-// (spec/destination-policy.md §9.2).
-func BackendNamespace(p route.Parent, ref *busv1.BackendRef) string {
+// BackendNamespace is where a backend is: in the route's namespace unless another
+// is written, as the Gateway API has it and Linkerd's status. (Linkerd's answers
+// look in the parent's; spec/destination-policy.md §9.2.)
+func BackendNamespace(r *route.Route, ref *busv1.BackendRef) string {
 	if ref.GetNamespace() != "" {
 		return ref.GetNamespace()
 	}
-	return p.Namespace
+	return r.Row.GetNamespace()
 }
 
 // BackendKind is Service, EgressNetwork or, for anything else, NoParent.
@@ -82,24 +82,19 @@ func Backends(r *route.Route) map[*busv1.BackendRef]string {
 	return out
 }
 
-// resolve judges the backends: for the answer as proxies see them, for the
-// status as the route names them.
+// resolve judges the backends.
 func (v *Verdict) resolve(c derive.Cluster, w World) {
 	var worst Unresolved
 	var where string
 	for ref, field := range Backends(v.Route) {
-		namespace := BackendNamespace(v.Parent, ref)
-		if u := v.backend(c, w, ref, namespace); u.Why != 0 {
+		namespace := BackendNamespace(v.Route, ref)
+		u := v.backend(c, w, ref, namespace)
+		if u.Why != 0 {
 			if v.Unresolved == nil {
 				v.Unresolved = map[*busv1.BackendRef]Unresolved{}
 			}
 			v.Unresolved[ref] = u
-		}
-		if ref.GetNamespace() == "" {
-			namespace = v.Route.Row.GetNamespace()
-		}
-		u := v.backend(c, w, ref, namespace)
-		if u.Why == 0 {
+		} else {
 			u = v.undeclared(w, ref, namespace)
 		}
 		// The gravest one is told; of equals the first by its field.

@@ -5,9 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
-	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
-	"github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -37,17 +34,17 @@ func Answer(c derive.Cluster, in Input, port uint16) *inbound.Server {
 }
 
 // server selects the Server of a port: the oldest of those that match.
-func (in Input) server(port uint16) *busv1.Server {
+func (in Input) server(port uint16) *server {
 	if in.Policies == nil {
 		return nil
 	}
 	l := labels{own: in.Workload.Labels, shared: in.Template.Labels}
 	for _, s := range in.Policies.servers {
-		selector := s.GetPods()
+		selector := s.row.GetPods()
 		if in.external() {
-			selector = s.GetExternalWorkloads()
+			selector = s.row.GetExternalWorkloads()
 		}
-		if in.selects(s, port) && matches(selector, l) {
+		if in.selects(s.row, port) && matches(selector, l) {
 			return s
 		}
 	}
@@ -65,21 +62,29 @@ func (in Input) selects(s *busv1.Server, port uint16) bool {
 func (in Input) external() bool { return in.Workload.Kind == busv1.Workload_KIND_EXTERNAL }
 
 // declared answers for a port that a Server selects.
-func declared(c derive.Cluster, in Input, s *busv1.Server, port uint16) *inbound.Server {
-	out := &inbound.Server{Labels: labelsOf(groupPolicy, "server", s.GetName())}
-	out.Authorizations = in.Policies.granted(s.GetName())
-	// An access policy that cannot be read denies, like one that is not set.
-	if p, err := derive.ParseDefaultPolicy(s.GetAccessPolicy()); err == nil {
-		out.Authorizations = append(out.Authorizations, defaultAuthz(c, p)...)
+func declared(c derive.Cluster, in Input, s *server, port uint16) *inbound.Server {
+	out := &inbound.Server{
+		Labels:         labelsOf(groupPolicy, "server", s.row.GetName()),
+		Authorizations: s.authorizations(c),
+	}
+	http := func() []*inbound.HttpRoute {
+		if len(s.http) > 0 {
+			return s.http // as soon as there is one, the default and probe routes are gone
+		}
+		return defaultRoutes(c, in, port)
 	}
 	kind := &inbound.ProxyProtocol{}
-	switch strings.ToLower(s.GetProxyProtocol()) {
+	switch strings.ToLower(s.row.GetProxyProtocol()) {
 	case "http/1":
-		kind.Kind = &inbound.ProxyProtocol_Http1_{Http1: &inbound.ProxyProtocol_Http1{Routes: httpRoutes(c, in, port)}}
+		kind.Kind = &inbound.ProxyProtocol_Http1_{Http1: &inbound.ProxyProtocol_Http1{Routes: http(), LocalRateLimit: s.limit}}
 	case "http/2":
-		kind.Kind = &inbound.ProxyProtocol_Http2_{Http2: &inbound.ProxyProtocol_Http2{Routes: httpRoutes(c, in, port)}}
+		kind.Kind = &inbound.ProxyProtocol_Http2_{Http2: &inbound.ProxyProtocol_Http2{Routes: http(), LocalRateLimit: s.limit}}
 	case "grpc":
-		kind.Kind = &inbound.ProxyProtocol_Grpc_{Grpc: &inbound.ProxyProtocol_Grpc{Routes: grpcRoutes()}}
+		routes := s.grpc
+		if len(routes) == 0 {
+			routes = defaultGRPCRoutes(c, in, port)
+		}
+		kind.Kind = &inbound.ProxyProtocol_Grpc_{Grpc: &inbound.ProxyProtocol_Grpc{Routes: routes}}
 	case "opaque":
 		kind.Kind = opaque()
 	case "tls":
@@ -87,22 +92,21 @@ func declared(c derive.Cluster, in Input, s *busv1.Server, port uint16) *inbound
 	default:
 		// A protocol from the future must not make the Server disappear: what it
 		// denies stays denied, and detection copes with any protocol.
-		kind.Kind = detect(c, in, port)
+		kind.Kind = detect(http(), s.limit)
 	}
 	out.Protocol = kind
 	return out
 }
 
-// granted are the authorizations of a Server, in order of their policies' names.
-func (p *Policies) granted(server string) []*inbound.Authz {
-	own, shared := p.byServer[server], p.everywhere
-	out := make([]*inbound.Authz, 0, len(own)+len(shared)+1)
-	for len(own) > 0 || len(shared) > 0 {
-		if len(shared) == 0 || len(own) > 0 && own[0].policy < shared[0].policy {
-			out, own = append(out, own[0].authz), own[1:]
-			continue
-		}
-		out, shared = append(out, shared[0].authz), shared[1:]
+// authorizations are what a Server's grants and its access policy allow. An
+// access policy that cannot be read denies, like one that is not set.
+func (s *server) authorizations(c derive.Cluster) []*inbound.Authz {
+	out := make([]*inbound.Authz, 0, len(s.grants)+1)
+	for _, g := range s.grants {
+		out = append(out, g.authz)
+	}
+	if p, err := derive.ParseDefaultPolicy(s.row.GetAccessPolicy()); err == nil {
+		out = append(out, defaultAuthz(c, p)...)
 	}
 	return out
 }
@@ -119,7 +123,7 @@ func undeclared(c derive.Cluster, in Input, port uint16) *inbound.Server {
 	out := &inbound.Server{
 		Labels:         labelsOf("", "default", string(policy)),
 		Authorizations: defaultAuthz(c, policy),
-		Protocol:       &inbound.ProxyProtocol{Kind: detect(c, in, port)},
+		Protocol:       &inbound.ProxyProtocol{Kind: detect(defaultRoutes(c, in, port), nil)},
 	}
 	if in.Template.Opaque.Contains(port) {
 		out.Protocol = &inbound.ProxyProtocol{Kind: opaque()}
@@ -147,57 +151,14 @@ func defaultAuthz(c derive.Cluster, p derive.DefaultPolicy) []*inbound.Authz {
 	return []*inbound.Authz{authz}
 }
 
-func detect(c derive.Cluster, in Input, port uint16) *inbound.ProxyProtocol_Detect_ {
+func detect(routes []*inbound.HttpRoute, limit *inbound.HttpLocalRateLimit) *inbound.ProxyProtocol_Detect_ {
 	return &inbound.ProxyProtocol_Detect_{Detect: &inbound.ProxyProtocol_Detect{
-		Timeout:    durationpb.New(detectTimeout),
-		HttpRoutes: httpRoutes(c, in, port),
+		Timeout:            durationpb.New(detectTimeout),
+		HttpRoutes:         routes,
+		HttpLocalRateLimit: limit,
 	}}
 }
 
 func opaque() *inbound.ProxyProtocol_Opaque_ {
 	return &inbound.ProxyProtocol_Opaque_{Opaque: &inbound.ProxyProtocol_Opaque{}}
-}
-
-// httpRoutes are the default route and, for a pod with probes on this port, the
-// route that lets the kubelet in.
-func httpRoutes(c derive.Cluster, in Input, port uint16) []*inbound.HttpRoute {
-	routes := []*inbound.HttpRoute{{
-		Metadata: byDefault("default"),
-		Rules: []*inbound.HttpRoute_Rule{{Matches: []*http_route.HttpRouteMatch{{
-			Path: &http_route.PathMatch{Kind: &http_route.PathMatch_Prefix{Prefix: "/"}},
-		}}}},
-	}}
-	paths := in.Template.probes[port]
-	if in.external() || len(paths) == 0 || len(c.ProbeNetworks) == 0 {
-		return routes
-	}
-	rule := &inbound.HttpRoute_Rule{}
-	for _, path := range paths {
-		rule.Matches = append(rule.Matches, &http_route.HttpRouteMatch{
-			Path: &http_route.PathMatch{Kind: &http_route.PathMatch_Exact{Exact: path}},
-			Method: &http_types.HttpMethod{
-				Type: &http_types.HttpMethod_Registered_{Registered: http_types.HttpMethod_GET},
-			},
-		})
-	}
-	return append(routes, &inbound.HttpRoute{
-		Metadata: byDefault("probe"),
-		Authorizations: []*inbound.Authz{{
-			Labels:         labelsOf("", "default", "probe"),
-			Metadata:       byDefault("probe"),
-			Networks:       plainNetworks(c.ProbeNetworks),
-			Authentication: anybody(),
-		}},
-		Rules: []*inbound.HttpRoute_Rule{rule},
-	})
-}
-
-// grpcRoutes is the default route of a gRPC Server: every method.
-func grpcRoutes() []*inbound.GrpcRoute {
-	return []*inbound.GrpcRoute{{
-		Metadata: byDefault("default"),
-		Rules: []*inbound.GrpcRoute_Rule{{
-			Matches: []*grpc_route.GrpcRouteMatch{{Rpc: &grpc_route.GrpcRpcMatch{}}},
-		}},
-	}}
 }

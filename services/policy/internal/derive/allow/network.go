@@ -12,12 +12,12 @@ import (
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
 
-// networks turns a NetworkAuthentication into what the proxy matches. One
+// networks turns a list of networks into what the proxy matches. One
 // entry that cannot be read spoils the whole: an exception that is left out
 // would let somebody in.
-func networks(row *busv1.NetworkAuthentication) ([]*inbound.Network, error) {
+func networks(rows []*busv1.Network) ([]*inbound.Network, error) {
 	var out []*inbound.Network
-	for _, n := range row.GetNetworks() {
+	for _, n := range rows {
 		cidr, err := derive.ParseNetwork(n.GetCidr())
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package allow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
+	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
 
 const groupPolicy = "policy.linkerd.io"
@@ -29,6 +31,17 @@ type Authentications interface {
 	Network(namespace, name string) *busv1.NetworkAuthentication
 }
 
+// Objects are the rows of one namespace that say who may come in.
+type Objects struct {
+	Servers        []*busv1.Server
+	Policies       []*busv1.AuthorizationPolicy
+	Authorizations []*busv1.ServerAuthorization
+	// Routes are those that a Server has accepted, by its name.
+	Routes map[string][]*route.Route
+	// Limits are the rate limits that are accepted: at most one a Server.
+	Limits []*busv1.RateLimit
+}
+
 // Policies is what one namespace says about its workloads.
 type Policies struct {
 	// Refs are the authentications that the answers depend on.
@@ -36,29 +49,61 @@ type Policies struct {
 	// Problems are the policies that authorise nothing, with the reason.
 	Problems []string
 
-	servers    []*busv1.Server // oldest first, then by name
-	byServer   map[string][]grant
-	everywhere []grant // of policies that target the namespace
+	servers []*server // oldest first, then by name
+	byRoute map[routeRef][]grant
 }
 
-// grant is what one AuthorizationPolicy allows.
+// server is a Server with all that is said about it.
+type server struct {
+	row    *busv1.Server
+	grants []grant
+	http   []*inbound.HttpRoute // none: the default ones hold
+	grpc   []*inbound.GrpcRoute
+	limit  *inbound.HttpLocalRateLimit
+}
+
+// routeRef names a route as a policy's target does, in lower case.
+type routeRef struct{ group, kind, name string }
+
+// grant is what one policy or authorization allows.
 type grant struct {
-	policy string
-	authz  *inbound.Authz
+	kind, name string
+	authz      *inbound.Authz
+}
+
+// sortGrants puts what allows in an order that does not depend on arrival.
+func sortGrants(list []grant) {
+	slices.SortFunc(list, func(a, b grant) int {
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.kind, b.kind))
+	})
 }
 
 // Resolve joins the rows of one namespace. The order of the rows does not
 // matter.
-func Resolve(c derive.Cluster, servers []*busv1.Server, policies []*busv1.AuthorizationPolicy, all Authentications) *Policies {
+func Resolve(c derive.Cluster, objects Objects, all Authentications) *Policies {
 	p := &Policies{
-		Refs:     map[AuthenticationRef]struct{}{},
-		servers:  slices.Clone(servers),
-		byServer: map[string][]grant{},
+		Refs:    map[AuthenticationRef]struct{}{},
+		byRoute: map[routeRef][]grant{},
 	}
-	slices.SortFunc(p.servers, olderServer)
-	policies = slices.Clone(policies)
-	slices.SortFunc(policies, func(a, b *busv1.AuthorizationPolicy) int { return strings.Compare(a.GetName(), b.GetName()) })
-	for _, row := range policies {
+	for _, row := range objects.Servers {
+		p.servers = append(p.servers, &server{row: row})
+	}
+	slices.SortFunc(p.servers, func(a, b *server) int { return olderServer(a.row, b.row) })
+	p.policies(c, objects.Policies, all)
+	p.authorizations(c, objects.Authorizations)
+	for _, s := range p.servers {
+		sortGrants(s.grants)
+		p.routes(s, objects.Routes[s.row.GetName()])
+	}
+	p.limits(c, objects.Limits)
+	return p
+}
+
+// policies joins the AuthorizationPolicies.
+func (p *Policies) policies(c derive.Cluster, rows []*busv1.AuthorizationPolicy, all Authentications) {
+	rows = slices.Clone(rows)
+	slices.SortFunc(rows, func(a, b *busv1.AuthorizationPolicy) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for _, row := range rows {
 		g, err := p.resolve(c, row, all)
 		if err == nil {
 			err = p.attach(row, g)
@@ -67,7 +112,6 @@ func Resolve(c derive.Cluster, servers []*busv1.Server, policies []*busv1.Author
 			p.Problems = append(p.Problems, fmt.Sprintf("authorization policy %s authorises nothing: %v", row.GetName(), err))
 		}
 	}
-	return p
 }
 
 // olderServer orders Servers by age, then by name. Source: §8 "Selecting the
@@ -85,25 +129,40 @@ func olderServer(a, b *busv1.Server) int {
 	return 1
 }
 
-// attach puts a grant where its target says. Routes have their own answers, so
-// a policy for a route must not open the Server that the route belongs to.
+// attach puts a grant where its target says. A policy for a route must not open
+// the Server that the route belongs to.
 func (p *Policies) attach(row *busv1.AuthorizationPolicy, g grant) error {
 	t := row.GetTarget()
 	if t.GetNamespace() != "" && t.GetNamespace() != row.GetNamespace() {
 		return errors.New("its target is in another namespace")
 	}
+	kind := strings.ToLower(t.GetKind())
 	switch {
-	case isPolicy(t.GetGroup()) && strings.EqualFold(t.GetKind(), "Server"):
-		p.byServer[t.GetName()] = append(p.byServer[t.GetName()], g)
+	case isPolicy(t.GetGroup()) && kind == "server":
+		p.allow(g, func(s *busv1.Server) bool { return s.GetName() == t.GetName() })
 		return nil
-	case isCore(t.GetGroup()) && strings.EqualFold(t.GetKind(), "Namespace"):
+	case isCore(t.GetGroup()) && kind == "namespace":
 		if t.GetName() != row.GetNamespace() {
 			return errors.New("its target is another namespace")
 		}
-		p.everywhere = append(p.everywhere, g)
+		p.allow(g, func(*busv1.Server) bool { return true })
+		return nil
+	case isPolicy(t.GetGroup()) && kind == "httproute",
+		strings.EqualFold(t.GetGroup(), route.GroupGateway) && (kind == "httproute" || kind == "grpcroute"):
+		ref := routeRef{strings.ToLower(t.GetGroup()), kind, t.GetName()}
+		p.byRoute[ref] = append(p.byRoute[ref], g)
 		return nil
 	}
-	return fmt.Errorf("its target is of kind %q", t.GetKind())
+	return fmt.Errorf("its target is of kind %q of group %q", t.GetKind(), t.GetGroup())
+}
+
+// allow gives a grant to the Servers that it is meant for.
+func (p *Policies) allow(g grant, meant func(*busv1.Server) bool) {
+	for _, s := range p.servers {
+		if meant(s.row) {
+			s.grants = append(s.grants, g)
+		}
+	}
 }
 
 // resolve reads the references of one policy. All of them must hold: at most
@@ -130,7 +189,7 @@ func (p *Policies) resolve(c derive.Cluster, row *busv1.AuthorizationPolicy, all
 	if authz.Networks == nil {
 		authz.Networks = plainNetworks(derive.AllNetworks())
 	}
-	return grant{policy: row.GetName(), authz: authz}, nil
+	return grant{kind: "authorizationpolicy", name: row.GetName(), authz: authz}, nil
 }
 
 func (p *Policies) require(c derive.Cluster, authz *inbound.Authz, namespace string, ref *busv1.Ref, all Authentications) error {
@@ -161,7 +220,7 @@ func (p *Policies) require(c derive.Cluster, authz *inbound.Authz, namespace str
 		if row == nil {
 			return fmt.Errorf("network authentication %s/%s does not exist", namespace, name)
 		}
-		nets, err := networks(row)
+		nets, err := networks(row.GetNetworks())
 		if err != nil {
 			return fmt.Errorf("network authentication %s/%s: %w", namespace, name, err)
 		}

@@ -32,8 +32,17 @@ type Template struct {
 	Problems []string
 
 	names  map[string][]uint16 // TCP ports by container port name
-	probes map[uint16][]string // paths by port, sorted
+	probes map[uint16][]probe  // by port, sorted
 }
+
+// probe is a request of the kubelet.
+type probe struct {
+	path string
+	grpc bool
+}
+
+// healthCheck is what the kubelet calls in a gRPC probe.
+const healthCheck = "/grpc.health.v1.Health/Check"
 
 // NewTemplate digests a row. Unreadable annotations are left out and named in
 // Problems; they never refuse the row.
@@ -42,7 +51,7 @@ func NewTemplate(row *busv1.Template) *Template {
 		Meshed: row.GetControlPlaneNamespace() != "",
 		Labels: row.GetLabels(),
 		names:  map[string][]uint16{},
-		probes: map[uint16][]string{},
+		probes: map[uint16][]probe{},
 	}
 	annotations := row.GetAnnotations()
 	if v, ok := annotations[annotationDefault]; ok {
@@ -69,11 +78,15 @@ func NewTemplate(row *busv1.Template) *Template {
 			continue
 		}
 		// As the kubelet does it: a path always begins with a slash.
-		t.probes[port] = append(t.probes[port], "/"+strings.TrimPrefix(p.GetPath(), "/"))
+		one := probe{path: "/" + strings.TrimPrefix(p.GetPath(), "/")}
+		if p.GetGrpc() {
+			one = probe{path: healthCheck, grpc: true}
+		}
+		t.probes[port] = append(t.probes[port], one)
 	}
-	for port, paths := range t.probes {
-		slices.Sort(paths)
-		t.probes[port] = slices.Compact(paths)
+	for port, probes := range t.probes {
+		slices.SortFunc(probes, func(a, b probe) int { return strings.Compare(a.path, b.path) })
+		t.probes[port] = slices.Compact(probes)
 	}
 	return t
 }
