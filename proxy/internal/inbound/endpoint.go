@@ -4,14 +4,13 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
-	"os"
 	"strings"
 
+	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/strict"
 )
@@ -102,6 +101,7 @@ func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) 
 func (in *Inbound) answer(w http.ResponseWriter, r *http.Request, res *http.Response) {
 	x := exchangeOf(r)
 	hopByHop(res.Header)
+	fate.Take(res.Header) // a proxy's word, not the application's
 	h := w.Header()
 	maps.Copy(h, res.Header)
 	for _, name := range []string{"Date", "Content-Type"} {
@@ -174,24 +174,6 @@ func stream(w http.ResponseWriter, res *http.Response) error {
 			return err
 		}
 	}
-}
-
-// failApp answers for an application that cannot be reached.
-func (in *Inbound) failApp(w http.ResponseWriter, r *http.Request, err error) {
-	x := exchangeOf(r)
-	if r.Context().Err() != nil { // the client has gone
-		x.end.Error = "CANCEL"
-		panic(http.ErrAbortHandler)
-	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
-		in.fail(w, r, failure{http.StatusGatewayTimeout, codeDeadline, "connect timed out", true, "connect timeout"})
-		x.end.Error = "REQUEST_TIMEOUT"
-		return
-	}
-	in.log.Debug("request to the application failed", "target", x.session.target.String(), "error", err)
-	in.fail(w, r, failure{http.StatusBadGateway, codeUnavailable, "the application could not be reached", true, "i/o"})
-	x.end.Error = "IO"
 }
 
 // hopByHop removes the headers that concern one connection only.

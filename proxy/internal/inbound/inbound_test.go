@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/header"
 	"github.com/weftmesh/weft/proxy/internal/identity"
 )
@@ -302,14 +303,17 @@ func TestUnreachableApplication(t *testing.T) {
 	if res.StatusCode != 502 || res.Header.Get("l5d-proxy-error") == "" || res.Header.Get("l5d-proxy-connection") != "close" || !res.Close {
 		t.Errorf("a mesh client got %d %v", res.StatusCode, res.Header)
 	}
+	if got := fate.Take(res.Header); got != fate.Unsent {
+		t.Errorf("a mesh client was told that its request is %q", got)
+	}
 	plain := client(t, false, func() (net.Conn, error) { return w.dialPlain(), nil })
 	res, _ = get(t, plain, "http://web/")
-	if res.StatusCode != 502 || res.Header.Get("l5d-proxy-error") != "" {
+	if res.StatusCode != 502 || res.Header.Get("l5d-proxy-error") != "" || fate.Take(res.Header) != "" {
 		t.Errorf("a plain client got %d %v", res.StatusCode, res.Header)
 	}
 	grpc := client(t, true, func() (net.Conn, error) { return w.tls(friend) })
 	res, _ = get(t, grpc, "http://web/a/b", "content-type", "application/grpc")
-	if res.StatusCode != 200 || res.Header.Get("grpc-status") != "14" {
+	if res.StatusCode != 200 || res.Header.Get("grpc-status") != "14" || fate.Take(res.Header) != fate.Unsent {
 		t.Errorf("a gRPC client got %d %v", res.StatusCode, res.Header)
 	}
 }

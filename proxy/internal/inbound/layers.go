@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -23,6 +24,7 @@ type exchange struct {
 	grpc     bool
 	counts   *counts // once allowed
 	end      tell.End
+	fate     fate.Fate // once the application could not answer
 }
 
 type exchangeKey struct{}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -45,6 +46,7 @@ func (in *Inbound) fail(w http.ResponseWriter, r *http.Request, f failure) {
 	tells := x.session.client.ID != ""
 	if tells {
 		h.Set("L5d-Proxy-Error", f.message)
+		fate.Set(h, x.fate)
 	}
 	if x.upgraded {
 		origproto.Set(h, origproto.Proto{Minor: x.proto.Minor})

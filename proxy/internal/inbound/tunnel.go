@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/fate"
 )
 
 // tunnel carries an Upgrade or a CONNECT: the request and, if the application
@@ -64,6 +65,7 @@ func (in *Inbound) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	upgrade := res.Header["Upgrade"]
 	hopByHop(res.Header)
+	fate.Take(res.Header)
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, upgrade
 	}

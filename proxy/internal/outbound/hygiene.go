@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/weftmesh/weft/proxy/internal/fate"
 )
 
 // hop are the headers that are about one connection (RFC 9110 §7.6.1).
@@ -71,7 +73,7 @@ func requestHeaders(from http.Header) http.Header {
 func responseHeaders(to http.Header, from http.Header) {
 	maps.Copy(to, from)
 	strip(to)
-	for _, name := range []string{"L5d-Proxy-Error", "L5d-Proxy-Connection", "L5d-Orig-Proto"} {
+	for _, name := range []string{"L5d-Proxy-Error", "L5d-Proxy-Connection", "L5d-Orig-Proto", fate.Name} {
 		delete(to, name)
 	}
 	for _, name := range []string{"Date", "Content-Type"} {

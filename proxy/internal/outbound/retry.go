@@ -76,6 +76,14 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	for {
 		t, m, err := x.attempt(ctx, avoid, deadline, retries < x.rule.Retry.Limit)
 		if err == nil {
+			if x.elsewhere(t, m, moves, safe) {
+				moves++
+				if deadline.IsZero() {
+					deadline = time.Now().Add(x.failfast())
+				}
+				avoid = m
+				continue
+			}
 			if !x.retriable(t) {
 				if retries > 0 {
 					x.count(tell.OutboundHTTPRetrySuccesses)
