@@ -89,6 +89,7 @@ func (f *Feed) apply(ctx context.Context, cut bus.Cut) {
 		Changes:  cut.Changes,
 		Complete: cut.Complete,
 		Cause:    table.Cause{ObservedAt: cut.ObservedAt, Trace: cut.Trace},
+		Position: table.Position{Epoch: cut.Epoch, Seq: cut.Seq},
 	})
 	f.applied.Observe(time.Since(began).Seconds())
 	f.skipped.Add(float64(len(report.Skipped)))

@@ -56,14 +56,15 @@ func TestRunAppliesCutsInOrder(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	f := New(cuts{list: []bus.Cut{
 		{Complete: true, Changes: []bus.Change{{Key: "one"}}},
-		{ObservedAt: at, Trace: span.SpanContext(), Changes: []bus.Change{{Key: "two"}}},
+		{Epoch: 2, Seq: 7, ObservedAt: at, Trace: span.SpanContext(), Changes: []bus.Change{{Key: "two"}}},
 	}, err: broken}, h, reg)
 	f.tracer = tracer
 	if err := f.Run(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("Run() = %v, want the log's error", err)
 	}
 	if len(h.cuts) != 2 || !h.cuts[0].Complete || h.cuts[1].Complete || h.cuts[1].Changes[0].Key != "two" ||
-		!h.cuts[1].Cause.ObservedAt.Equal(at) || !h.cuts[1].Cause.Trace.Equal(span.SpanContext()) {
+		!h.cuts[1].Cause.ObservedAt.Equal(at) || !h.cuts[1].Cause.Trace.Equal(span.SpanContext()) ||
+		h.cuts[1].Position != (table.Position{Epoch: 2, Seq: 7}) {
 		t.Errorf("applied %+v", h.cuts)
 	}
 	ended := recorder.Ended()
