@@ -46,6 +46,9 @@ type outbox struct {
 	pending  map[rowID][]byte
 	waiting  bool
 	at       position
+	// idle: the consumer has done all that it was given; consumed is how far.
+	idle     bool
+	consumed position
 	observed time.Time
 	trace    trace.SpanContext
 	// ready has room for one: "look again".
@@ -69,7 +72,7 @@ func (o *outbox) attach() bool {
 func (o *outbox) detach() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.attached, o.complete, o.waiting = false, false, false
+	o.attached, o.complete, o.waiting, o.idle = false, false, false, false
 	o.pending = nil
 }
 
@@ -90,6 +93,9 @@ func (o *outbox) add(at position, changes []Change, observed time.Time, sc trace
 		return
 	}
 	if len(changes) == 0 {
+		if o.idle && !o.waiting {
+			o.consumed = at // which takes nothing
+		}
 		return
 	}
 	if o.pending == nil {
@@ -119,8 +125,12 @@ func (o *outbox) wake() {
 // is set, asks the store for the rows; the store's lock is held if it may be.
 func (o *outbox) take() (cut Cut, pending map[rowID][]byte, ok bool) {
 	if !o.synced || (!o.complete && !o.waiting) {
+		if o.synced {
+			o.idle, o.consumed = true, o.at
+		}
 		return Cut{}, nil, false
 	}
+	o.idle = false
 	cut = Cut{Epoch: o.at.epoch, Seq: o.at.seq, Complete: o.complete, ObservedAt: o.observed, Trace: o.trace}
 	pending = o.pending
 	o.complete, o.waiting = false, false
@@ -156,4 +166,15 @@ func sortChanges(changes []Change) {
 		}
 		return strings.Compare(a.Key, b.Key)
 	})
+}
+
+// Consumed tells how far the consumer of Read has come: it has done with every
+// change up to there. Cuts alone do not tell, since a batch that changes nothing
+// here, such as the first of a new writer, makes none. Zero before the first
+// cut.
+func (r *Reader) Consumed() (epoch, seq uint64) {
+	o := r.store.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.consumed.epoch, o.consumed.seq
 }
