@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive/accept"
 	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
@@ -20,6 +21,8 @@ type Judged struct {
 	Parents []accept.Verdict
 	// Accepted is of an egress network or a rate limit; nil for a route.
 	Accepted *accept.Condition
+	// Target is what a rate limit is about; nil for others.
+	Target *busv1.Ref
 }
 
 // Judged lists what was judged in the order of keys: at most limit objects after
@@ -58,7 +61,7 @@ func (t *Tables) Judged(after string, limit int) (list []Judged, more bool, at P
 			add(key, func() Judged {
 				return Judged{
 					Key: key, Group: route.GroupPolicy, Kind: "HTTPLocalRateLimitPolicy", Namespace: ns, Name: v.Row.GetName(),
-					UID: v.Row.GetUid(), Generation: v.Row.GetGeneration(), Accepted: &v.Accepted,
+					UID: v.Row.GetUid(), Generation: v.Row.GetGeneration(), Accepted: &v.Accepted, Target: v.Row.GetTarget(),
 				}
 			})
 		}
