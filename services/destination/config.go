@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/link"
 	"github.com/weftmesh/weft/services/destination/internal/ports"
 	"github.com/weftmesh/weft/services/destination/internal/serve"
 	"github.com/weftmesh/weft/services/kit/conf"
@@ -30,6 +31,7 @@ type config struct {
 	MeshedHttp2ClientParams string    `help:"JSON of the HTTP/2 parameters that clients of meshed endpoints use; empty for their defaults"` //nolint:staticcheck // the name makes the flag, and the flag is Linkerd\'s
 
 	Bus   bus.Config   `help:"where the mesh's log is"`
+	Links link.Config  `help:"other clusters' logs"`
 	Serve serve.Config `help:"limits on the API"`
 	Obs   obs.Config   `help:"logs, metrics and traces"`
 }

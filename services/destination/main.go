@@ -14,6 +14,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/destination/internal/feed"
+	"github.com/weftmesh/weft/services/destination/internal/link"
 	"github.com/weftmesh/weft/services/destination/internal/serve"
 	"github.com/weftmesh/weft/services/destination/internal/table"
 	"github.com/weftmesh/weft/services/kit/build"
@@ -53,14 +54,17 @@ func wire(ctx context.Context, s *run.Service) error {
 	log := bus.NewReader(events, bus.ReaderConfig{Registry: s.Metrics()})
 	tables := table.New()
 	s.Metrics().MustRegister(rows{tables})
-	api := serve.New(tables, answers, cfg.Serve, s.Metrics())
+	count := feed.NewMetrics(s.Metrics())
+	linked := link.New(cfg.Links, tables, link.Dial(name, s.Metrics()), count, s.Metrics())
+	api := serve.New(tables, linked, answers, cfg.Serve, s.Metrics())
 	server := rpc.NewServer(s.Metrics(), grpc.ForceServerCodecV2(serve.NewCodec()))
 	api.Register(server)
 	me := bus.NewPresence(name, build.Version(), events.Cluster())
 
 	s.Part("bus", events.Run)
 	s.Part("log", log.Run)
-	s.Part("feed", feed.New(log, tables, s.Metrics()).Run)
+	s.Part("feed", feed.New(log, tables, count).Run)
+	s.Part("links", linked.Run)
 	s.Part("presence", func(ctx context.Context) error {
 		return bus.Announce(ctx, events, 0, func() *busv1.Presence {
 			return bus.FrontPresence(me, log.Status(), len(s.NotReady()) == 0)
@@ -74,6 +78,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	})
 	s.Ready("log", log.Synced)
 	s.Ready("tables", tables.Synced)
+	s.Ready("links", linked.Settled)
 	return nil
 }
 

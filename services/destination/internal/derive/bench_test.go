@@ -36,7 +36,7 @@ func BenchmarkEndpoints(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				facts, _ := tables.Endpoints("grove/plum")
-				if v := c.Endpoints(facts, derive.Query{Port: 80}, derive.Client{Zone: "west-1"}, nil); len(v.Addrs) != n {
+				if v := c.Endpoints([]derive.Member{{Facts: facts}}, derive.Query{Port: 80}, derive.Client{Zone: "west-1"}, nil); len(v.Addrs) != n {
 					b.Fatal(len(v.Addrs))
 				}
 			}
@@ -53,7 +53,7 @@ func BenchmarkOneChange(b *testing.B) {
 			var last *derive.View
 			for b.Loop() {
 				facts, _ := tables.Endpoints("grove/plum")
-				last = c.Endpoints(facts, derive.Query{Port: 80}, derive.Client{Zone: "west-1"}, last)
+				last = c.Endpoints([]derive.Member{{Facts: facts}}, derive.Query{Port: 80}, derive.Client{Zone: "west-1"}, last)
 			}
 		})
 	}

@@ -14,17 +14,33 @@ func (v *View) Equal(w *View) bool {
 	if v == nil || w == nil {
 		return v == w
 	}
-	return v.Local == w.Local && (v.Refusal == nil) == (w.Refusal == nil) && maps.Equal(v.Labels, w.Labels) &&
-		slices.EqualFunc(v.Addrs, w.Addrs, func(a, b Addr) bool { return a.At == b.At && bytes.Equal(a.Bytes, b.Bytes) })
+	same := sameSets(v.Sets, w.Sets)
+	return v.Local == w.Local && len(v.Sets) == len(w.Sets) &&
+		slices.EqualFunc(v.Addrs, w.Addrs, func(a, b Addr) bool { return a.At == b.At && same(a, b) })
+}
+
+// sameSets tells of two addresses whether a client would find no difference.
+// Each pair of sets is compared once, not once for each address.
+func sameSets(was, are []Set) func(a, b Addr) bool {
+	equal := make(map[[2]int32]bool, len(are))
+	return func(a, b Addr) bool {
+		pair := [2]int32{a.Set, b.Set}
+		labels, asked := equal[pair]
+		if !asked {
+			labels = maps.Equal(was[a.Set].Labels, are[b.Set].Labels)
+			equal[pair] = labels
+		}
+		return labels && bytes.Equal(a.Bytes, b.Bytes)
+	}
 }
 
 // Diff is what turns one view into another: addresses to send, new or changed,
-// and addresses to withdraw. A change of the shared labels sends everything.
+// and addresses to withdraw. A change of a set's labels sends all of the set.
 func Diff(sent, now *View) (add []Addr, remove []netip.AddrPort) {
 	if sent == nil {
 		sent = &View{}
 	}
-	old, same := sent.Addrs, maps.Equal(sent.Labels, now.Labels)
+	old, same := sent.Addrs, sameSets(sent.Sets, now.Sets)
 	i := 0
 	for _, a := range now.Addrs {
 		for i < len(old) && old[i].At.Compare(a.At) < 0 {
@@ -32,7 +48,7 @@ func Diff(sent, now *View) (add []Addr, remove []netip.AddrPort) {
 			i++
 		}
 		if i < len(old) && old[i].At == a.At {
-			if !same || !bytes.Equal(old[i].Bytes, a.Bytes) {
+			if !same(old[i], a) {
 				add = append(add, a)
 			}
 			i++
@@ -50,16 +66,19 @@ func Diff(sent, now *View) (add []Addr, remove []netip.AddrPort) {
 // order of address, so it only ever walks forward.
 type memo struct {
 	last []Addr
+	set  int32
 	same map[string]bool // namespaces whose Servers are what they were
 	was  map[string][]*row.Server
 	are  map[string][]*row.Server
 }
 
-func newMemo(last *View, servers map[string][]*row.Server) *memo {
-	if last == nil {
+// newMemo looks into the set of the same position; it may be another member's,
+// of which no row is found.
+func newMemo(last *View, i int, now Set) *memo {
+	if last == nil || i >= len(last.Sets) || last.Sets[i].trust != now.trust {
 		return &memo{}
 	}
-	return &memo{last: last.Addrs, same: make(map[string]bool, 1), was: last.servers, are: servers}
+	return &memo{last: last.Addrs, set: int32(i), same: make(map[string]bool, 1), was: last.Sets[i].servers, are: now.servers}
 }
 
 // find is the encoded address of the same rows. Rows are immutable, so the same
@@ -68,7 +87,7 @@ func (m *memo) find(b candidate) ([]byte, bool) {
 	for len(m.last) > 0 && m.last[0].At.Compare(b.at) < 0 {
 		m.last = m.last[1:]
 	}
-	if len(m.last) == 0 || m.last[0].At != b.at || m.last[0].from != b.Backend || !m.sameServers(b) {
+	if len(m.last) == 0 || m.last[0].At != b.at || m.last[0].Set != m.set || m.last[0].from != b.Backend || !m.sameServers(b) {
 		return nil, false
 	}
 	return m.last[0].Bytes, true

@@ -19,25 +19,43 @@ type Query struct {
 // Client is who asks. Zone is that of its node; both may be unknown ("").
 type Client struct{ Node, Zone string }
 
+// Member is one Service that an answer is made of: for most there is one, the
+// Service that was asked for. A federated Service has several, of this and of
+// linked clusters.
+type Member struct {
+	Facts row.ServiceFacts
+	// Remote says that it is another cluster's: where clients run means nothing
+	// there, and identities end in TrustDomain.
+	Remote      bool
+	TrustDomain string
+}
+
 // View is a complete answer to Get: the addresses in order, each with the bytes
 // of its WeightedAddr, which are shared by every stream that holds the view.
 type View struct {
-	Labels map[string]string
-	Addrs  []Addr
+	// Sets is one for each member.
+	Sets  []Set
+	Addrs []Addr
 	// Local says that the answer depends on the client's node, not its zone.
 	Local bool
-	// Refusal is set when only another cluster could answer.
-	Refusal *Refusal
 	// Unusable counts addresses left out since their proxy could not be read.
 	Unusable int
+}
+
+// Set is what the addresses of one member share.
+type Set struct {
+	Labels map[string]string
 
 	servers map[string][]*row.Server
+	trust   string
 }
 
 // Addr is one address of a view.
 type Addr struct {
 	At    netip.AddrPort
 	Bytes []byte
+	// Set is the position of its member's set.
+	Set int32
 
 	from row.Backend // the rows it was made of
 }
@@ -48,49 +66,65 @@ type candidate struct {
 	at netip.AddrPort
 }
 
-// Endpoints answers Get (spec §2.4 to §2.8). A Service that is gone, or became
-// an ExternalName, has no addresses.
+// Endpoints answers Get (spec §2.4 to §3). A Service that is gone, or became an
+// ExternalName, has no addresses. Of two members with one address the first has
+// it, as a client knows an endpoint by nothing else.
 //
 // last is the previous answer to the same query of the same client, or nil.
 // Addresses whose rows did not change are taken from it, so that a change to a
 // large Service costs what changed; the answer does not depend on it.
-func (c Config) Endpoints(facts row.ServiceFacts, q Query, client Client, last *View) *View {
-	view := &View{servers: facts.Servers}
-	if facts.Service == nil || facts.Service.ExternalName {
-		return view
+func (c Config) Endpoints(members []Member, q Query, client Client, last *View) *View {
+	view := &View{Sets: make([]Set, len(members))}
+	for i, m := range members {
+		c.member(view, i, m, q, client, last)
 	}
-	view.Local = facts.Service.Local
-	if view.Refusal = Elsewhere(facts.Service); view.Refusal != nil {
-		return view
+	if len(members) > 1 {
+		slices.SortStableFunc(view.Addrs, func(a, b Addr) int { return a.At.Compare(b.At) })
+		view.Addrs = slices.CompactFunc(view.Addrs, func(a, b Addr) bool { return a.At == b.At })
 	}
-	view.Labels = setLabels(facts.Service, facts.Backends)
-	found := candidates(facts, q)
-	if view.Local {
+	return view
+}
+
+// member adds the addresses of one member to the view, in order.
+func (c Config) member(view *View, i int, m Member, q Query, client Client, last *View) {
+	set := &view.Sets[i]
+	set.servers, set.trust = m.Facts.Servers, c.TrustDomain
+	if m.Remote {
+		c.TrustDomain, set.trust = m.TrustDomain, m.TrustDomain
+	}
+	s := m.Facts.Service
+	if s == nil || s.ExternalName {
+		return
+	}
+	set.Labels = setLabels(s, m.Facts.Backends)
+	found := candidates(m.Facts, q)
+	switch {
+	case m.Remote: // neither hints nor nodes of another cluster are ours
+	case s.Local:
+		view.Local = true
 		found = onNode(found, client.Node)
-	} else {
+	default:
 		found = inZone(found, client.Zone)
 	}
 	found = c.families(distinct(found))
-	// Of two at one address the later wins: a client knows an endpoint by nothing
-	// else.
+	// Of two at one address the later wins.
 	slices.SortStableFunc(found, func(a, b candidate) int { return a.at.Compare(b.at) })
-	known := newMemo(last, facts.Servers)
-	view.Addrs = make([]Addr, 0, len(found))
-	for i, b := range found {
-		if i+1 < len(found) && found[i+1].at == b.at {
+	known := newMemo(last, i, *set)
+	view.Addrs = slices.Grow(view.Addrs, len(found))
+	for n, b := range found {
+		if n+1 < len(found) && found[n+1].at == b.at {
 			continue
 		}
 		wa, ok := known.find(b)
 		if !ok {
 			var err error
-			if wa, err = c.backendAddr(facts, b, q.Port, client.Zone); err != nil {
+			if wa, err = c.backendAddr(m.Facts, b, q.Port, client.Zone); err != nil {
 				view.Unusable++
 				continue
 			}
 		}
-		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, from: b.Backend})
+		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, Set: int32(i), from: b.Backend})
 	}
-	return view
 }
 
 // candidates are the endpoints that answer for the port at all.

@@ -16,6 +16,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/weftmesh/weft/services/destination/internal/ask"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
 	"github.com/weftmesh/weft/services/destination/internal/ports"
+	"github.com/weftmesh/weft/services/destination/internal/row"
 	"github.com/weftmesh/weft/services/destination/internal/row/rowtest"
 	"github.com/weftmesh/weft/services/destination/internal/table"
 )
@@ -143,38 +145,75 @@ func question(t *testing.T, c derive.Config, tables *table.Table, line string, o
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := ""
+	node, ns := "", ""
 	for _, word := range f[2:] {
-		node, _ = strings.CutPrefix(word, "node=")
+		if v, ok := strings.CutPrefix(word, "node="); ok {
+			node = v
+		}
+		if v, ok := strings.CutPrefix(word, "ns="); ok {
+			ns = v
+		}
 	}
 	key := table.ServiceKey(target.Namespace, target.Name)
 	q := derive.Query{Port: target.Port, Instance: target.Instance}
 	if f[0] == "get" {
-		if r := derive.Refused(tables.Service(key), target.Namespace, target.Name, f[1]); r != nil {
+		s := tables.Service(key)
+		if r := derive.Refused(s, target.Namespace, target.Name, f[1]); r != nil {
 			fmt.Fprintf(out, "refused %d: %v\n", r.Reason, r)
 			return
 		}
-		facts, _ := tables.Endpoints(key)
-		writeView(t, out, c.Endpoints(facts, q, derive.Client{Node: node, Zone: tables.Zone(node)}, nil))
+		var members []derive.Member
+		for _, m := range derive.Members(s) {
+			// What a test calls another cluster's is in the same rows, as NAME-CLUSTER.
+			name := m.Service
+			if m.Cluster != "" {
+				name += "-" + m.Cluster
+			}
+			facts, _ := tables.Endpoints(table.ServiceKey(s.Namespace, name))
+			members = append(members, derive.Member{Facts: facts, Remote: m.Cluster != "", TrustDomain: m.Cluster + ".trust"})
+		}
+		writeView(t, out, c.Endpoints(members, q, derive.Client{Node: node, Zone: tables.Zone(node)}, nil))
 		return
 	}
 	var p *pb.DestinationProfile
 	switch {
 	case target.IP.IsValid():
-		p, err = c.AddressProfile(tables.Address(target.IP), netip.AddrPortFrom(target.IP, target.Port))
+		facts := tables.Address(target.IP)
+		var s *row.Service
+		switch s, err = derive.Owner(facts, target.IP); {
+		case err != nil:
+		case s != nil:
+			p, err = serviceProfile(c, tables, s.Namespace, s.Name, target.Port, ns)
+		default:
+			p, err = c.AddressProfile(facts, netip.AddrPortFrom(target.IP, target.Port))
+		}
 	case target.Instance != "":
 		facts, _ := tables.Endpoints(key)
 		p, err = c.InstanceProfile(facts, q)
 	default:
-		p, err = c.ServiceProfile(tables.Service(key), target.Port)
+		p, err = serviceProfile(c, tables, target.Namespace, target.Name, target.Port, ns)
 	}
 	writeProfile(out, p, err)
 }
 
+func serviceProfile(c derive.Config, tables *table.Table, namespace, name string, port uint16, client string) (*pb.DestinationProfile, error) {
+	namespaces, full := c.ProfileNames(namespace, name, client)
+	var keys []string
+	for _, ns := range namespaces {
+		keys = append(keys, table.ProfileKey(ns, full))
+	}
+	return c.ServiceProfile(tables.Profile(table.ServiceKey(namespace, name), keys...), port)
+}
+
 func writeView(t *testing.T, out *strings.Builder, v *derive.View) {
 	t.Helper()
-	fmt.Fprintf(out, "%s\n", labels(v.Labels))
+	if len(v.Sets) == 1 {
+		fmt.Fprintf(out, "%s\n", labels(v.Sets[0].Labels))
+	}
 	for _, a := range v.Addrs {
+		if len(v.Sets) > 1 {
+			fmt.Fprintf(out, "%s ", labels(v.Sets[a.Set].Labels))
+		}
 		wa := &pb.WeightedAddr{}
 		if err := proto.Unmarshal(a.Bytes, wa); err != nil {
 			t.Fatal(err)
@@ -209,6 +248,13 @@ func writeProfile(out *strings.Builder, p *pb.DestinationProfile, err error) {
 		fmt.Fprintf(out, " profile=%s/%s/%s/%s", r.GetGroup(), r.GetKind(), r.GetNamespace(), r.GetName())
 	}
 	out.WriteByte('\n')
+	for _, r := range p.GetRoutes() {
+		text := prototext.MarshalOptions{}.Format(r)
+		fmt.Fprintf(out, "  route %s\n", strings.Join(strings.Fields(text), " "))
+	}
+	for _, d := range p.GetDstOverrides() {
+		fmt.Fprintf(out, "  to %s weight=%d\n", d.GetAuthority(), d.GetWeight())
+	}
 	if p.GetEndpoint() != nil {
 		writeAddr(out, p.GetEndpoint())
 	}

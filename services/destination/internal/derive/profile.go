@@ -1,7 +1,9 @@
 package derive
 
 import (
+	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -16,11 +18,25 @@ func retryBudget() *pb.RetryBudget {
 	return &pb.RetryBudget{RetryRatio: 0.2, MinRetriesPerSecond: 10, Ttl: durationpb.New(10 * time.Second)}
 }
 
+// ProfileNames are the namespaces in which a ServiceProfile of the Service counts
+// for a client, the first that has one winning, and the name it has in both: a
+// client's own namespace may say how it wants to call others (spec §4.2).
+func (c Config) ProfileNames(namespace, service, client string) (namespaces []string, name string) {
+	if client != "" && client != namespace {
+		namespaces = append(namespaces, client)
+	}
+	return append(namespaces, namespace), c.fullName(namespace, service)
+}
+
+func (c Config) fullName(namespace, name string) string {
+	return name + "." + namespace + ".svc." + c.ClusterDomain
+}
+
 // ServiceProfile answers GetProfile for a Service (spec §4.2). A port that the
 // Service does not declare gets an empty profile, which sends the proxy to the
-// outbound policy API, where it is refused. Without ServiceProfile rows the
-// default profile is the whole answer.
-func (c Config) ServiceProfile(s *row.Service, port uint16) (*pb.DestinationProfile, error) {
+// outbound policy API, where it is refused.
+func (c Config) ServiceProfile(facts row.ProfileFacts, port uint16) (*pb.DestinationProfile, error) {
+	s := facts.Service
 	if _, declared := s.Port(port); !declared {
 		return &pb.DestinationProfile{}, nil
 	}
@@ -31,28 +47,72 @@ func (c Config) ServiceProfile(s *row.Service, port uint16) (*pb.DestinationProf
 	if s.Opaque != nil {
 		set = *s.Opaque
 	}
-	return &pb.DestinationProfile{
-		FullyQualifiedName: s.Name + "." + s.Namespace + ".svc." + c.ClusterDomain,
+	ref := &meta.Resource{Group: "linkerd.io"}
+	profile := &pb.DestinationProfile{
+		FullyQualifiedName: c.fullName(s.Namespace, s.Name),
 		OpaqueProtocol:     set.Has(port),
 		RetryBudget:        retryBudget(),
 		ParentRef: &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: &meta.Resource{
 			Group: "core", Kind: "Service", Name: s.Name, Namespace: s.Namespace, Port: uint32(port),
 		}}},
-		ProfileRef: &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: &meta.Resource{Group: "linkerd.io"}}},
-	}, nil
+		ProfileRef: &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: ref}},
+	}
+	if p := facts.Profile; p != nil {
+		ref.Kind, ref.Name, ref.Namespace = "ServiceProfile", p.Name, p.Namespace
+		profile.Routes = p.Routes
+		if p.Budget != nil {
+			profile.RetryBudget = p.Budget
+		}
+	}
+	profile.DstOverrides = c.overrides(facts, port)
+	return profile, nil
 }
 
-// AddressProfile answers GetProfile for an IP (spec §4.1, §4.3): a Service by
-// its cluster IP, else the pod that owns the IP, else the pod behind a port of
-// the node, else an ExternalWorkload, else the bare address.
-func (c Config) AddressProfile(facts row.AddressFacts, at netip.AddrPort) (*pb.DestinationProfile, error) {
+// overrides are the destinations that share a Service's requests: what its
+// ServiceProfile says, else its TrafficSplit. Weights that add up to nothing are
+// left out, since no proxy can divide by them.
+func (c Config) overrides(facts row.ProfileFacts, port uint16) []*pb.WeightedDst {
+	var all []*pb.WeightedDst
+	var total uint64
+	add := func(authority string, weight uint32) {
+		if _, _, err := net.SplitHostPort(authority); err != nil {
+			authority = net.JoinHostPort(authority, strconv.Itoa(int(port)))
+		}
+		all = append(all, &pb.WeightedDst{Authority: authority, Weight: weight})
+		total += uint64(weight)
+	}
+	if facts.Profile != nil {
+		for _, o := range facts.Profile.Overrides {
+			add(o.Authority, o.Weight)
+		}
+	}
+	if len(all) == 0 && facts.Split != nil {
+		for _, b := range facts.Split.Backends {
+			add(c.fullName(facts.Split.Namespace, b.Authority), b.Weight)
+		}
+	}
+	if total == 0 {
+		return nil
+	}
+	return all
+}
+
+// Owner is the Service that has an IP as a cluster IP, nil when none has.
+func Owner(facts row.AddressFacts, ip netip.Addr) (*row.Service, error) {
 	switch len(facts.Services) {
 	case 0:
+		return nil, nil
 	case 1:
-		return c.ServiceProfile(facts.Services[0], at.Port())
+		return facts.Services[0], nil
 	default:
-		return nil, refuse(Conflict, "found %d services with conflicting cluster IP %s", len(facts.Services), at.Addr())
+		return nil, refuse(Conflict, "found %d services with conflicting cluster IP %s", len(facts.Services), ip)
 	}
+}
+
+// AddressProfile answers GetProfile for an IP that is no Service's (spec §4.1,
+// §4.3): the pod that owns the IP, else the pod behind a port of the node, else
+// an ExternalWorkload, else the bare address.
+func (c Config) AddressProfile(facts row.AddressFacts, at netip.AddrPort) (*pb.DestinationProfile, error) {
 
 	pods := reachable(facts.Pods)
 	if len(pods) > 1 {

@@ -76,8 +76,8 @@ func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 			rows[fmt.Sprint(change.Table)+change.Key] = change
 			tables.Apply(bus.Cut{Changes: []bus.Change{change}})
 			facts, _ := tables.Endpoints("grove/plum")
-			next := c.Endpoints(facts, q, client, last)
-			if afresh := c.Endpoints(facts, q, client, nil); !next.Equal(afresh) || next.Unusable != afresh.Unusable {
+			next := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, last)
+			if afresh := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, nil); !next.Equal(afresh) || next.Unusable != afresh.Unusable {
 				t.Fatalf("seed %d: an answer depends on the one before it", seed)
 			}
 			fold(told, last, next)
@@ -92,7 +92,7 @@ func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 			other.Apply(bus.Cut{Changes: []bus.Change{rows[keys[i]]}})
 		}
 		facts, _ := other.Endpoints("grove/plum")
-		if got := c.Endpoints(facts, q, client, nil); !got.Equal(last) {
+		if got := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, nil); !got.Equal(last) {
 			t.Fatalf("seed %d: the order of arrival changed the answer", seed)
 		}
 	}
@@ -121,14 +121,14 @@ func same(told map[netip.AddrPort][]byte, v *derive.View) bool {
 }
 
 func TestDiffOfNothing(t *testing.T) {
-	v := &derive.View{Labels: map[string]string{"a": "b"}, Addrs: []derive.Addr{{At: netip.MustParseAddrPort("10.0.0.1:80"), Bytes: []byte("x")}}}
+	v := &derive.View{Sets: []derive.Set{{Labels: map[string]string{"a": "b"}}}, Addrs: []derive.Addr{{At: netip.MustParseAddrPort("10.0.0.1:80"), Bytes: []byte("x")}}}
 	if add, remove := derive.Diff(nil, v); len(add) != 1 || len(remove) != 0 {
 		t.Errorf("from nothing: %v, %v", add, remove)
 	}
 	if add, remove := derive.Diff(v, v); len(add)+len(remove) != 0 {
 		t.Errorf("to the same: %v, %v", add, remove)
 	}
-	relabelled := &derive.View{Labels: map[string]string{"a": "c"}, Addrs: v.Addrs}
+	relabelled := &derive.View{Sets: []derive.Set{{Labels: map[string]string{"a": "c"}}}, Addrs: v.Addrs}
 	if add, remove := derive.Diff(v, relabelled); len(add) != 1 || len(remove) != 0 {
 		t.Errorf("to other labels of the set: %v, %v", add, remove)
 	}

@@ -28,27 +28,33 @@ type applier interface {
 
 // Feed carries cuts from the log to the tables.
 type Feed struct {
-	from reader
-	to   applier
+	from  reader
+	to    applier
+	count *Metrics
+}
+
+// Metrics are counted over all feeds of a process.
+type Metrics struct {
 	cuts prometheus.Counter
 	bad  *prometheus.CounterVec
 }
 
-// New makes a feed; nothing moves until Run.
-func New(from reader, to applier, reg prometheus.Registerer) *Feed {
-	f := &Feed{
-		from: from,
-		to:   to,
+// NewMetrics makes and registers them.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		cuts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weft_destination_cuts_total", Help: "Cuts of the log that were applied.",
+			Name: "weft_destination_cuts_total", Help: "Cuts of the log, and of linked clusters' logs, that were applied.",
 		}),
 		bad: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weft_destination_rows_unreadable_total", Help: "Rows of the log that could not be read and were skipped.",
+			Name: "weft_destination_rows_unreadable_total", Help: "Rows that could not be read, or make no sense, and were skipped.",
 		}, []string{"table"}),
 	}
-	reg.MustRegister(f.cuts, f.bad)
-	return f
+	reg.MustRegister(m.cuts, m.bad)
+	return m
 }
+
+// New makes a feed; nothing moves until Run.
+func New(from reader, to applier, count *Metrics) *Feed { return &Feed{from, to, count} }
 
 // Run applies cuts until ctx is done.
 func (f *Feed) Run(ctx context.Context) error {
@@ -64,10 +70,10 @@ func (f *Feed) Run(ctx context.Context) error {
 			if info, ok := bus.Info(b.Table); ok {
 				name = info.Name
 			}
-			f.bad.WithLabelValues(name).Inc()
+			f.count.bad.WithLabelValues(name).Inc()
 			slog.WarnContext(ctx, "row skipped", obs.Table(name), obs.Object(b.Key), obs.Error(b.Err))
 		}
-		f.cuts.Inc()
+		f.count.cuts.Inc()
 		if cut.Complete {
 			slog.InfoContext(ctx, "state complete", obs.Epoch(cut.Epoch), obs.Seq(cut.Seq), obs.Count(len(cut.Changes)))
 		}

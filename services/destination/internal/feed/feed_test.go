@@ -44,7 +44,7 @@ func TestFeedCarriesTheLog(t *testing.T) {
 	log := bus.NewReader(mem.Join(""), bus.ReaderConfig{Registry: prometheus.NewRegistry()})
 	tables := table.New()
 	go func() { done <- log.Run(ctx) }()
-	go func() { done <- New(log, tables, prometheus.NewRegistry()).Run(ctx) }()
+	go func() { done <- New(log, tables, NewMetrics(prometheus.NewRegistry())).Run(ctx) }()
 
 	w := tables.Watch(table.Node("vm-a"))
 	defer w.Close()
@@ -109,11 +109,11 @@ func TestFeedSkipsAndCountsUnreadableRows(t *testing.T) {
 	f := New(fixed{err: broken, cuts: []bus.Cut{{Complete: true, Changes: []bus.Change{
 		{Table: busv1.Table_TABLE_SERVICES, Key: "grove/bad", Value: []byte{0xff}},
 		rows(t, "node vm-a zone=west-1")[0],
-	}}}}, tables, prometheus.NewRegistry())
+	}}}}, tables, NewMetrics(prometheus.NewRegistry()))
 	if err := f.Run(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("Run() = %v, want the log's error", err)
 	}
-	if got := testutil.ToFloat64(f.bad.WithLabelValues("services")); got != 1 {
+	if got := testutil.ToFloat64(f.count.bad.WithLabelValues("services")); got != 1 {
 		t.Errorf("%v rows were counted as unreadable, want 1", got)
 	}
 	if got := tables.Zone("vm-a"); got != "west-1" {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -65,10 +67,44 @@ func DecodeService(key string, value []byte) (*Service, error) {
 	if cluster, ok := m.GetLabels()[labelRemoteCluster]; ok {
 		s.Remote = &Remote{Cluster: cluster, Service: m.GetLabels()[labelRemoteService]}
 	}
-	_, remotes := m.GetAnnotations()[annotationRemotes]
-	_, locals := m.GetAnnotations()[annotationLocals]
-	s.Federated = remotes || locals
+	remotes, isRemote := m.GetAnnotations()[annotationRemotes]
+	locals, isLocal := m.GetAnnotations()[annotationLocals]
+	if s.Federated = isRemote || isLocal; s.Federated {
+		s.Members = members(locals, remotes)
+	}
 	return s, nil
+}
+
+// maxMembers bounds what one annotation can cost; a mesh has far fewer clusters.
+const maxMembers = 256
+
+// members reads the two annotations of a federated Service: a name, and a list
+// of name@cluster. This cluster comes first; what can't be read is left out.
+func members(local, remotes string) []Remote {
+	var all []Remote
+	if name := strings.TrimSpace(local); name != "" {
+		all = append(all, Remote{Service: name})
+	}
+	for item := range strings.SplitSeq(remotes, ",") {
+		name, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
+		one := Remote{Cluster: cluster, Service: name}
+		if !ok || name == "" || cluster == "" || strings.Contains(cluster, "@") || slices.Contains(all, one) {
+			continue
+		}
+		if all = append(all, one); len(all) == maxMembers {
+			break
+		}
+	}
+	return all
+}
+
+// DecodeCluster reads a row of the table clusters.
+func DecodeCluster(value []byte) (*Cluster, error) {
+	m, err := unmarshal(value, &busv1.Cluster{})
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Name: m.GetName(), Domain: m.GetDomain(), TrustDomain: m.GetTrustDomain()}, nil
 }
 
 // DecodeEndpoint reads a row of the table endpoints. Whose it is, its key says.

@@ -36,6 +36,16 @@ type ServiceFacts struct {
 	Servers map[string][]*Server
 }
 
+// ProfileFacts is everything that a profile of a Service reads.
+type ProfileFacts struct {
+	// Service is nil when there is no such Service.
+	Service *Service
+	// Profile is the ServiceProfile that counts for the client; nil for none.
+	Profile *ServiceProfile
+	// Split is the TrafficSplit of the Service; nil for none.
+	Split *TrafficSplit
+}
+
 // AddressFacts is everything that an answer about one IP reads.
 type AddressFacts struct {
 	// Services have the IP as a cluster IP.

@@ -33,14 +33,19 @@ type Service struct {
 	Opaque *ports.Set
 	// MirrorCluster and MirrorName say whose copy this Service is.
 	MirrorCluster, MirrorName string
-	// Remote and Federated name what another cluster's log must answer.
-	Remote    *Remote
+	// Remote names the Service of another cluster that this one stands for.
+	Remote *Remote
+	// Federated says that this Service is the union of Members, which may be none.
 	Federated bool
+	Members   []Remote
 }
 
-// Remote is the pair of labels by which a Service stands for one in another
-// cluster whose pods can be reached directly.
+// Remote is a Service of the same namespace in a linked cluster whose pods can
+// be reached directly. Cluster is empty for this cluster.
 type Remote struct{ Cluster, Service string }
+
+// Cluster is what a log says of whose it is.
+type Cluster struct{ Name, Domain, TrustDomain string }
 
 // ServicePort is one declared port.
 type ServicePort struct {

@@ -75,6 +75,8 @@ func TestDecodeLeavesOutWhatIsNone(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(bus.Encode(&busv1.Service{Name: "plum", ClusterIps: []string{"x"}}))
 	f.Add(bus.Encode(&busv1.Template{Ports: []*busv1.Port{{Name: "a", Port: 1}}, Annotations: map[string]string{"config.linkerd.io/opaque-ports": "a,-,9-1"}}))
+	f.Add(bus.Encode(&busv1.ServiceProfile{Routes: []*busv1.ProfileRoute{{Timeout: "1s", Condition: &busv1.RequestMatch{Not: &busv1.RequestMatch{Method: "x"}}}}}))
+	f.Add(bus.Encode(&busv1.TrafficSplit{Service: "a.b", Backends: []*busv1.WeightedDst{{Authority: "c.", WeightMilli: -1 << 63}}}))
 	f.Add([]byte{0xff, 0x01})
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = row.DecodeService("k", b)
@@ -83,5 +85,8 @@ func FuzzDecode(f *testing.F) {
 		_, _ = row.DecodeTemplate(b)
 		_, _ = row.DecodeNode(b)
 		_, _ = row.DecodeServer(b)
+		_, _ = row.DecodeServiceProfile(b)
+		_, _ = row.DecodeTrafficSplit(b)
+		_, _ = row.DecodeCluster(b)
 	})
 }

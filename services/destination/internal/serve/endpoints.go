@@ -3,24 +3,31 @@ package serve
 import (
 	"github.com/weftmesh/weft/services/destination/internal/ask"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/table"
 )
 
 // endpoints is the source of one Get.
 type endpoints struct {
 	api    *API
 	client ask.Client
+	watch  *table.Watch
 	key    viewKey
 
 	view *view
 	// have is what the client has, going what it is being sent.
 	have  *derive.View
 	going *step
+	// union says that the Service was federated when it was last looked at.
+	union bool
 }
 
 // next finds the shared view for where the client is now, and the step to it.
 // Only the facts say whether a Service is answered by zone or by node, so a view
 // of the wrong kind is exchanged before anything is sent from it.
 func (e *endpoints) next() ([]encoded, error) {
+	if err := e.origin(); err != nil {
+		return nil, err
+	}
 	key := e.key
 	key.zone = e.api.table.Zone(e.client.Node)
 	if e.view != nil {
@@ -38,9 +45,6 @@ func (e *endpoints) next() ([]encoded, error) {
 		// It was turned twice within this moment; the next wake-up is on its way.
 		return nil, nil
 	}
-	if now.Refusal != nil {
-		return nil, refused(now.Refusal)
-	}
 	if now == e.have {
 		return nil, nil
 	}
@@ -50,6 +54,37 @@ func (e *endpoints) next() ([]encoded, error) {
 		return nil, nil
 	}
 	return e.going.msgs, nil
+}
+
+// origin follows what the Service is made of now. It is an error when that can't
+// be answered: a cluster that is not linked, and for a client that has nothing
+// yet, one whose state is on its way. A client that has something keeps it.
+func (e *endpoints) origin() error {
+	all := e.api.from.parts(e.key.service)
+	e.api.from.follow(e.watch, e.key.service, e.client.Node, all)
+	s := e.api.table.Service(e.key.service)
+	if union := s != nil && s.Federated; e.union && !union {
+		return errMoved
+	} else if e.union = union; union {
+		for _, p := range all {
+			if p.ok && p.table == nil && p.awaited && e.have == nil {
+				return refused(derive.NotRead(p.Cluster))
+			}
+		}
+		return nil
+	}
+	if r := derive.Half(s); r != nil {
+		return refused(r)
+	}
+	for _, p := range all {
+		switch {
+		case !p.ok:
+			return refused(derive.NotLinked(p.Cluster))
+		case p.table == nil && e.have == nil:
+			return refused(derive.NotRead(p.Cluster))
+		}
+	}
+	return nil
 }
 
 // look moves to the view of a key and brings it up to date.

@@ -29,8 +29,7 @@ func TestGetRefuses(t *testing.T) {
 	r.apply(`
 service grove/out externalname port=:80
 service grove/remote port=:80 label:multicluster.linkerd.io/remote-discovery=east label:multicluster.linkerd.io/remote-service=plum
-service grove/half port=:80 label:multicluster.linkerd.io/remote-discovery=east
-service grove/union port=:80 annotation:multicluster.linkerd.io/remote-discovery=plum@east`)
+service grove/half port=:80 label:multicluster.linkerd.io/remote-discovery=east`)
 	tests := []struct {
 		path string
 		code codes.Code
@@ -45,7 +44,6 @@ service grove/union port=:80 annotation:multicluster.linkerd.io/remote-discovery
 		{"out.grove.svc.cluster.local:80", codes.InvalidArgument, "Invalid authority: out.grove.svc.cluster.local:80"},
 		{"remote.grove.svc.cluster.local:80", codes.NotFound, "Remote cluster not found: east"},
 		{"half.grove.svc.cluster.local:80", codes.FailedPrecondition, "Service half.grove has a remote-discovery label but no remote-service label"},
-		{"union.grove.svc.cluster.local:80", codes.Unavailable, "Service union.grove is federated, and no cluster is linked"},
 	}
 	for _, test := range tests {
 		_, err := within(r.get(test.path, "").recv)

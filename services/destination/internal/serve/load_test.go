@@ -208,7 +208,7 @@ func TestStreamsAgreeWithTheTables(t *testing.T) {
 		facts, _ := r.tables.Endpoints("grove/plum")
 		for i, g := range streams {
 			want := map[string]bool{}
-			for _, a := range r.api.derive.Endpoints(facts, derive.Query{Port: 80}, derive.Client{}, nil).Addrs {
+			for _, a := range r.api.derive.Endpoints([]derive.Member{{Facts: facts}}, derive.Query{Port: 80}, derive.Client{}, nil).Addrs {
 				want[a.At.String()] = true
 			}
 			g.until(slices.Collect(maps.Keys(want))...)

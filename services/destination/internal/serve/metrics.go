@@ -38,9 +38,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			}),
 			updates:  counter(prefix+"_updates", "Messages sent on streams of "+name+"."),
 			overflow: counter(overflow, "Streams of "+name+" that ended since their client did not read."),
-			ends:     make(map[string]prometheus.Counter, 4),
+			ends:     make(map[string]prometheus.Counter, 5),
 		}
-		for _, reason := range []string{endBlocked, endGone, endStop, endRefused} {
+		for _, reason := range []string{endBlocked, endGone, endStop, endRefused, endMoved} {
 			c.ends[reason] = ends.WithLabelValues(name, reason)
 		}
 		reg.MustRegister(c.open, c.updates, c.overflow)

@@ -12,12 +12,17 @@ import (
 
 	"github.com/weftmesh/weft/services/destination/internal/ask"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/table"
 )
 
 // profile is the source of one GetProfile. An answer is small, so each stream
 // keeps its own.
 type profile struct {
-	make func() (*pb.DestinationProfile, error)
+	api    *API
+	watch  *table.Watch
+	target ask.Target
+	client ask.Client
+	topics []table.Topic // that are followed
 
 	any         bool // the client has something, perhaps an empty profile
 	have, going []byte
@@ -27,7 +32,7 @@ type profile struct {
 // while it is watched leaves the client what it has: gone and not yet there look
 // the same from here, and a proxy without a profile can't work.
 func (p *profile) next() ([]encoded, error) {
-	answer, err := p.make()
+	answer, err := p.answer()
 	if err != nil {
 		var r *derive.Refusal
 		if !errors.As(err, &r) {
@@ -51,28 +56,57 @@ func (p *profile) next() ([]encoded, error) {
 
 func (p *profile) sent() { p.any, p.have = true, p.going }
 
-func (a *API) addressProfile(at netip.AddrPort) func() (*pb.DestinationProfile, error) {
-	return func() (*pb.DestinationProfile, error) {
-		return a.derive.AddressProfile(a.table.Address(at.Addr()), at)
-	}
-}
-
-func (a *API) serviceProfile(key string, target ask.Target) func() (*pb.DestinationProfile, error) {
-	return func() (*pb.DestinationProfile, error) {
-		s := a.table.Service(key)
-		if s == nil {
-			return nil, derive.NotFound(target.Namespace, target.Name)
-		}
-		return a.derive.ServiceProfile(s, target.Port)
-	}
-}
-
-func (a *API) instanceProfile(key string, target ask.Target) func() (*pb.DestinationProfile, error) {
-	return func() (*pb.DestinationProfile, error) {
-		facts, _ := a.table.Endpoints(key)
+// answer follows what the profile reads and works it out.
+func (p *profile) answer() (*pb.DestinationProfile, error) {
+	t, c := p.api.table, p.api.derive
+	switch key := table.ServiceKey(p.target.Namespace, p.target.Name); {
+	case p.target.IP.IsValid():
+		return p.address()
+	case p.target.Instance != "":
+		p.watch.Follow(t, table.Endpoints(key))
+		facts, _ := t.Endpoints(key)
 		if facts.Service == nil {
-			return nil, derive.NotFound(target.Namespace, target.Name)
+			return nil, derive.NotFound(p.target.Namespace, p.target.Name)
 		}
-		return a.derive.InstanceProfile(facts, derive.Query{Port: target.Port, Instance: target.Instance})
+		return c.InstanceProfile(facts, derive.Query{Port: p.target.Port, Instance: p.target.Instance})
+	default:
+		return p.service(p.target.Namespace, p.target.Name)
 	}
+}
+
+// address is the answer for an IP. Whose it is decides what else is followed,
+// and only what is followed may be read.
+func (p *profile) address() (*pb.DestinationProfile, error) {
+	t, by := p.api.table, table.Address(p.target.IP)
+	if len(p.topics) == 0 {
+		p.topics = []table.Topic{by}
+	}
+	p.watch.Follow(t, p.topics...)
+	facts := t.Address(p.target.IP)
+	s, err := derive.Owner(facts, p.target.IP)
+	switch {
+	case err != nil:
+		return nil, err
+	case s != nil:
+		return p.service(s.Namespace, s.Name, by)
+	}
+	return p.api.derive.AddressProfile(facts, netip.AddrPortFrom(p.target.IP, p.target.Port))
+}
+
+// service is the answer for a Service, which was found by other topics.
+func (p *profile) service(namespace, name string, by ...table.Topic) (*pb.DestinationProfile, error) {
+	t, c, key := p.api.table, p.api.derive, table.ServiceKey(namespace, name)
+	namespaces, full := c.ProfileNames(namespace, name, p.client.Namespace)
+	topics, keys := append(by, table.Service(key)), make([]string, len(namespaces))
+	for i, ns := range namespaces {
+		keys[i] = table.ProfileKey(ns, full)
+		topics = append(topics, table.Profile(keys[i]))
+	}
+	p.topics = topics
+	p.watch.Follow(t, topics...)
+	facts := t.Profile(key, keys...)
+	if facts.Service == nil {
+		return nil, derive.NotFound(namespace, name)
+	}
+	return c.ServiceProfile(facts, p.target.Port)
 }

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ const patience = time.Minute
 type rig struct {
 	t      testing.TB
 	tables *table.Table
+	linked clusters
 	api    *API
 	reg    *prometheus.Registry
 	client pb.DestinationClient
@@ -43,7 +45,7 @@ type rig struct {
 func newRig(t testing.TB, cfg Config, dial ...grpc.DialOption) *rig {
 	t.Helper()
 	r := &rig{t: t, tables: table.New(), reg: prometheus.NewRegistry()}
-	r.api = New(r.tables, derive.Config{
+	r.api = New(r.tables, &r.linked, derive.Config{
 		ControlPlane: "linkerd", ClusterDomain: "cluster.local", TrustDomain: "cluster.local",
 		UpgradeHTTP2: true, IPv6: true, Opaque: ports.Of(3306),
 	}, cfg, r.reg)
@@ -71,15 +73,43 @@ func newRig(t testing.TB, cfg Config, dial ...grpc.DialOption) *rig {
 	return r
 }
 
-func (r *rig) apply(text string) {
-	r.t.Helper()
+func (r *rig) apply(text string) { applyTo(r.t, r.tables, text) }
+
+func applyTo(t testing.TB, to *table.Table, text string) {
+	t.Helper()
 	changes, err := rowtest.Parse(text)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	for _, bad := range r.tables.Apply(bus.Cut{Changes: changes, Complete: r.tables.Synced() != nil, ObservedAt: time.Now()}) {
-		r.t.Fatalf("%s: %v", bad.Key, bad.Err)
+	for _, bad := range to.Apply(bus.Cut{Changes: changes, Complete: to.Synced() != nil, ObservedAt: time.Now()}) {
+		t.Fatalf("%s: %v", bad.Key, bad.Err)
 	}
+}
+
+// clusters are the linked ones of a rig.
+type clusters struct {
+	mu sync.Mutex
+	m  map[string]Linked
+}
+
+func (c *clusters) Find(name string) (Linked, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, ok := c.m[name]
+	return l, ok
+}
+
+// link makes a cluster known as l says, or unknown if l is nil.
+func (r *rig) link(name string, l *Linked) {
+	r.linked.mu.Lock()
+	if r.linked.m == nil {
+		r.linked.m = map[string]Linked{}
+	}
+	if delete(r.linked.m, name); l != nil {
+		r.linked.m[name] = *l
+	}
+	r.linked.mu.Unlock()
+	r.tables.Touch(table.Linked(name))
 }
 
 // getter folds a Get stream into the live set, as a proxy does.

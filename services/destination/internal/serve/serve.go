@@ -7,7 +7,6 @@ package serve
 import (
 	"context"
 	"log/slog"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -40,6 +39,7 @@ type API struct {
 	pb.UnimplementedDestinationServer
 
 	table  *table.Table
+	from   origin
 	derive derive.Config
 	config Config
 	views  *views
@@ -51,10 +51,15 @@ type API struct {
 
 var _ pb.DestinationServer = (*API)(nil)
 
-// New makes the API. Nothing is answered before the table is synced.
-func New(t *table.Table, d derive.Config, c Config, reg prometheus.Registerer) *API {
+// New makes the API. Nothing is answered before the table is synced. Linked may
+// be nil where no cluster is.
+func New(t *table.Table, linked Clusters, d derive.Config, c Config, reg prometheus.Registerer) *API {
+	if linked == nil {
+		linked = nobody{}
+	}
 	m := newMetrics(reg)
-	a := &API{table: t, derive: d, config: c, count: m, views: newViews(t, d, m), stop: make(chan struct{})}
+	from := origin{here: t, clusters: linked}
+	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), stop: make(chan struct{})}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weft_destination_views",
 		Help: "Answers to Get that are held, each shared by all streams that ask the same from the same place.",
@@ -123,40 +128,24 @@ func (a *API) Get(dest *pb.GetDestination, ss pb.Destination_GetServer) error {
 		return status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", target.IP)
 	}
 	key := table.ServiceKey(target.Namespace, target.Name)
-	topics := []table.Topic{table.Endpoints(key)}
-	if client.Node != "" {
-		topics = append(topics, table.Node(client.Node))
-	}
-	watch := a.table.Watch(topics...)
 	if r := derive.Refused(a.table.Service(key), target.Namespace, target.Name, short(dest.GetPath())); r != nil {
-		watch.Close()
 		return refused(r).status
 	}
-	from := &endpoints{api: a, client: client, key: viewKey{service: key, instance: target.Instance, port: target.Port}}
+	watch := table.NewWatch()
+	from := &endpoints{api: a, client: client, watch: watch, key: viewKey{service: key, instance: target.Instance, port: target.Port}}
 	defer from.close()
 	return (&stream{api: a, call: a.count.get, ss: ss, watch: watch, from: from}).run()
 }
 
 // GetProfile streams what is known of a destination as a whole.
 func (a *API) GetProfile(dest *pb.GetDestination, ss pb.Destination_GetProfileServer) error {
-	target, _, err := a.begin(ss.Context(), dest)
+	target, client, err := a.begin(ss.Context(), dest)
 	if err != nil {
 		return err
 	}
-	from, topic := a.profileSource(target)
-	return (&stream{api: a, call: a.count.profile, ss: ss, watch: a.table.Watch(topic), from: from}).run()
-}
-
-func (a *API) profileSource(target ask.Target) (source, table.Topic) {
-	if target.IP.IsValid() {
-		at := netip.AddrPortFrom(target.IP, target.Port)
-		return &profile{make: a.addressProfile(at)}, table.Address(target.IP)
-	}
-	key := table.ServiceKey(target.Namespace, target.Name)
-	if target.Instance != "" {
-		return &profile{make: a.instanceProfile(key, target)}, table.Endpoints(key)
-	}
-	return &profile{make: a.serviceProfile(key, target)}, table.Service(key)
+	watch := table.NewWatch()
+	from := &profile{api: a, watch: watch, target: target, client: client}
+	return (&stream{api: a, call: a.count.profile, ss: ss, watch: watch, from: from}).run()
 }
 
 // short keeps what a client wrote from filling an error or a log.

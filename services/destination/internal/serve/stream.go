@@ -19,11 +19,14 @@ const (
 	endGone    = "gone"    // the client left
 	endStop    = "stop"    // this process stops
 	endRefused = "refused" // there is no answer
+	endMoved   = "moved"   // what was asked for is another thing now
 )
 
 var (
 	errBlocked = errors.New("the client does not read")
 	errStop    = errors.New("this process stops")
+	// A federated Service is gone or plain now: clients ask again, as with Linkerd.
+	errMoved = errors.New("the service is no longer federated")
 )
 
 // source is one question: what would turn what its client has into what is true
@@ -77,6 +80,8 @@ func (s *stream) end(err error) error {
 		s.call.ended(endBlocked)
 	case errors.Is(err, errStop):
 		s.call.ended(endStop)
+	case errors.Is(err, errMoved):
+		s.call.ended(endMoved)
 	default:
 		s.call.ended(endGone)
 	}

@@ -1,17 +1,17 @@
 package serve
 
 import (
+	"slices"
 	"sync"
 	"weak"
 
 	"github.com/weftmesh/weft/services/destination/internal/derive"
-	"github.com/weftmesh/weft/services/destination/internal/table"
 )
 
 // views holds one answer for all streams that ask the same question from the
 // same place, and forgets it with the last of them.
 type views struct {
-	table  *table.Table
+	from   origin
 	config derive.Config
 	count  *metrics
 
@@ -35,10 +35,9 @@ type view struct {
 	key  viewKey
 	refs int // guarded by views.mu
 
-	mu      sync.Mutex
-	made    bool
-	version uint64
-	now     *derive.View
+	mu   sync.Mutex
+	made version // of what now was made of
+	now  *derive.View
 	// The last step that was encoded, for the other streams that take it. It is
 	// weak: once they have, a view must not hold a second copy of itself.
 	step weak.Pointer[step]
@@ -50,8 +49,8 @@ type step struct {
 	msgs     []encoded
 }
 
-func newViews(t *table.Table, c derive.Config, m *metrics) *views {
-	return &views{table: t, config: c, count: m, m: make(map[viewKey]*view)}
+func newViews(from origin, c derive.Config, m *metrics) *views {
+	return &views{from: from, config: c, count: m, m: make(map[viewKey]*view)}
 }
 
 func (vs *views) acquire(key viewKey) *view {
@@ -81,16 +80,17 @@ func (vs *views) size() int {
 }
 
 // current is the newest answer. An answer that did not change keeps its
-// identity, so a stream that has it need not even compare. The caller watches
-// the Service's endpoints, which keeps versions meaningful.
+// identity, so a stream that has it need not even compare. The caller follows
+// what the Service is made of, which keeps versions meaningful.
 func (vs *views) current(v *view) *derive.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.made && v.version == vs.table.Version(v.key.service) {
+	parts := vs.from.parts(v.key.service)
+	if v.now != nil && slices.Equal(v.made, parts.version()) {
 		return v.now
 	}
-	facts, version := vs.table.Endpoints(v.key.service)
-	next := vs.config.Endpoints(facts,
+	members, made := parts.join()
+	next := vs.config.Endpoints(members,
 		derive.Query{Port: v.key.port, Instance: v.key.instance},
 		derive.Client{Node: v.key.node, Zone: v.key.zone}, v.now)
 	vs.count.derived.Inc()
@@ -100,7 +100,7 @@ func (vs *views) current(v *view) *derive.View {
 	if !v.now.Equal(next) {
 		v.now = next
 	}
-	v.made, v.version = true, version
+	v.made = made
 	return v.now
 }
 

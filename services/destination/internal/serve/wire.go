@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net/netip"
+	"slices"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,11 +27,19 @@ const (
 // first, so that a client is never left with fewer endpoints than there are.
 func updates(sent, now *derive.View) []encoded {
 	add, remove := derive.Diff(sent, now)
-	msgs := adds(now.Labels, add)
+	var msgs []encoded
+	if len(now.Sets) == 1 {
+		msgs = adds(now.Sets[0].Labels, add)
+	} else {
+		for i := range now.Sets {
+			of := func(a derive.Addr) bool { return int(a.Set) != i }
+			msgs = append(msgs, adds(now.Sets[i].Labels, slices.DeleteFunc(slices.Clone(add), of))...)
+		}
+	}
 	return append(msgs, removes(remove)...)
 }
 
-// adds joins addresses that are bytes already.
+// adds joins addresses that are bytes already, all of one set.
 func adds(labels map[string]string, addrs []derive.Addr) []encoded {
 	if len(addrs) == 0 {
 		return nil

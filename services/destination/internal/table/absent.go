@@ -54,5 +54,14 @@ func (t *Table) absent(complete []bus.Change) []bus.Change {
 			check(busv1.Table_TABLE_SERVERS, key)
 		}
 	}
+	for key := range t.profiles {
+		check(busv1.Table_TABLE_SERVICE_PROFILES, key)
+	}
+	for key := range t.splits {
+		check(busv1.Table_TABLE_TRAFFIC_SPLITS, key)
+	}
+	for key := range t.clusters {
+		check(busv1.Table_TABLE_CLUSTERS, key)
+	}
 	return gone
 }

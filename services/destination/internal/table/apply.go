@@ -71,6 +71,12 @@ func decode(c bus.Change) (change, error) {
 		return decodeNode(c)
 	case busv1.Table_TABLE_SERVERS:
 		return decodeServer(c)
+	case busv1.Table_TABLE_SERVICE_PROFILES:
+		return decodeProfile(c)
+	case busv1.Table_TABLE_TRAFFIC_SPLITS:
+		return decodeSplit(c)
+	case busv1.Table_TABLE_CLUSTERS:
+		return decodeCluster(c)
 	default:
 		return nil, nil
 	}

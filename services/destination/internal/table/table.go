@@ -33,6 +33,10 @@ type Table struct {
 	templates map[string]*template
 	nodes     map[string]*row.Node
 	servers   map[string]map[string]*row.Server // namespace, key
+	profiles  map[string]*row.ServiceProfile
+	splits    map[string]*row.TrafficSplit
+	apexes    map[string][]string // keys of splits by the key of their Service
+	clusters  map[string]*row.Cluster
 
 	clusterIPs index // of service keys
 	podIPs     index // of workload keys, pods that own the IP
@@ -110,6 +114,10 @@ func New() *Table {
 		templates:  make(map[string]*template),
 		nodes:      make(map[string]*row.Node),
 		servers:    make(map[string]map[string]*row.Server),
+		profiles:   make(map[string]*row.ServiceProfile),
+		splits:     make(map[string]*row.TrafficSplit),
+		apexes:     make(map[string][]string),
+		clusters:   make(map[string]*row.Cluster),
 		clusterIPs: make(index),
 		podIPs:     make(index),
 		hostIPs:    make(index),
@@ -132,7 +140,10 @@ func (t *Table) Synced() error {
 func (t *Table) Sizes() map[string]int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	sizes := map[string]int{"nodes": len(t.nodes), "services": 0, "endpoints": 0, "workloads": 0, "templates": 0, "servers": 0}
+	sizes := map[string]int{
+		"nodes": len(t.nodes), "services": 0, "endpoints": 0, "workloads": 0, "templates": 0, "servers": 0,
+		"serviceprofiles": len(t.profiles), "trafficsplits": len(t.splits),
+	}
 	for _, s := range t.services {
 		if s.row != nil {
 			sizes["services"]++

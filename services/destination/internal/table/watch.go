@@ -2,6 +2,7 @@ package table
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,9 +25,11 @@ const (
 	topicEndpoints
 	topicAddress
 	topicNode
+	topicProfile
+	topicCluster
 )
 
-// Service is the Service's own row.
+// Service is the Service's own row and the TrafficSplits of it.
 func Service(key string) Topic { return Topic{kind: topicService, key: key} }
 
 // Endpoints is the Service's row, its endpoints, and all that is joined to them.
@@ -37,6 +40,20 @@ func Address(ip netip.Addr) Topic { return Topic{kind: topicAddress, ip: ip} }
 
 // Node is one machine's zone.
 func Node(name string) Topic { return Topic{kind: topicNode, key: name} }
+
+// Profile is one ServiceProfile, by its key.
+func Profile(key string) Topic { return Topic{kind: topicProfile, key: key} }
+
+// Linked is how a linked cluster can be read: no row says so, Touch does.
+func Linked(cluster string) Topic { return Topic{kind: topicCluster, key: cluster} }
+
+// Touch wakes the watches of a topic of which no row of this table tells.
+func (t *Table) Touch(name Topic) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cuts++
+	t.wake(&dirty{topics: map[Topic]struct{}{name: {}}}, &Change{})
+}
 
 // topic exists only while somebody watches it.
 type topic struct {
@@ -63,22 +80,52 @@ func (c *Change) Follow() bool {
 }
 
 // Watch is told when any of its topics becomes dirty. It holds at most one
-// pending wake-up: a slow watcher finds the newest state, not a backlog.
+// pending wake-up: a slow watcher finds the newest state, not a backlog. Topics
+// may be of several tables (this cluster's and linked ones'), and change with
+// what an answer turns out to read. One goroutine uses a Watch.
 type Watch struct {
 	C       <-chan struct{}
 	c       chan struct{}
-	t       *Table
-	topics  []Topic
+	on      []watched
 	pending atomic.Pointer[Change]
+}
+
+// watched is what is watched of one table.
+type watched struct {
+	t      *Table
+	topics []Topic
+}
+
+// NewWatch makes a watch of nothing.
+func NewWatch() *Watch {
+	c := make(chan struct{}, 1)
+	return &Watch{C: c, c: c}
 }
 
 // Watch begins to watch. Reading after Watch has returned misses nothing.
 func (t *Table) Watch(topics ...Topic) *Watch {
-	c := make(chan struct{}, 1)
-	w := &Watch{C: c, c: c, t: t, topics: topics}
+	w := NewWatch()
+	w.Follow(t, topics...)
+	return w
+}
+
+// Follow makes these the topics that are watched of a table; of other tables they
+// stay. Reading after it has returned misses nothing.
+func (w *Watch) Follow(t *Table, topics ...Topic) {
+	i := slices.IndexFunc(w.on, func(o watched) bool { return o.t == t })
+	var old []Topic
+	if i >= 0 {
+		old = w.on[i].topics
+	}
+	if slices.Equal(old, topics) {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, name := range topics {
+		if slices.Contains(old, name) {
+			continue
+		}
 		entry := t.topics[name]
 		if entry == nil {
 			entry = &topic{version: t.cuts, watches: make(map[*Watch]struct{}, 1)}
@@ -86,24 +133,43 @@ func (t *Table) Watch(topics ...Topic) *Watch {
 		}
 		entry.watches[w] = struct{}{}
 	}
-	return w
+	for _, name := range old {
+		if !slices.Contains(topics, name) {
+			t.unwatch(name, w)
+		}
+	}
+	switch {
+	case i < 0:
+		w.on = append(w.on, watched{t, topics})
+	case len(topics) == 0:
+		w.on = slices.Delete(w.on, i, i+1)
+	default:
+		w.on[i].topics = topics
+	}
+}
+
+// Only stops watching tables other than these.
+func (w *Watch) Only(tables ...*Table) {
+	for _, o := range slices.Clone(w.on) {
+		if !slices.Contains(tables, o.t) {
+			w.Follow(o.t)
+		}
+	}
 }
 
 // Close ends the watch and forgets topics that nobody else watches.
-func (w *Watch) Close() {
-	w.t.mu.Lock()
-	defer w.t.mu.Unlock()
-	for _, name := range w.topics {
-		entry := w.t.topics[name]
-		if entry == nil {
-			continue
-		}
-		delete(entry.watches, w)
-		if len(entry.watches) == 0 {
-			delete(w.t.topics, name)
-		}
+func (w *Watch) Close() { w.Only() }
+
+// unwatch forgets a topic with its last watch. The lock is held.
+func (t *Table) unwatch(name Topic, w *Watch) {
+	entry := t.topics[name]
+	if entry == nil {
+		return
 	}
-	w.topics = nil
+	delete(entry.watches, w)
+	if len(entry.watches) == 0 {
+		delete(t.topics, name)
+	}
 }
 
 // Take returns the oldest change since the last Take, nil if there was none.

@@ -8,9 +8,13 @@
 //	service grove/plum ip=10.96.0.1 port=:8400 annotation:config.linkerd.io/opaque-ports=
 //	endpoint grove/plum/plum-v4/10.0.0.1 pod=grove/plum-0 port=:8400 hint=west-1
 //	server grove/srv pods:app=plum port=8400 protocol=opaque
+//	profile grove/plum.grove.svc.cluster.local {"routes":[{"name":"pick","condition":{"method":"GET"}}]}
+//	split grove/canary {"service":"plum","backends":[{"authority":"fig","weightMilli":500}]}
+//	cluster east domain=east.local trust=east.trust
 //	delete pod grove/plum-0
 //
-// A word is key=value or a switch; "phase" defaults to running and an endpoint is
+// What follows a profile or a split is its row as JSON, without spaces. Elsewhere
+// a word is key=value or a switch; "phase" defaults to running and an endpoint is
 // ready unless it says "unready". Lines that start with # are comments.
 package rowtest
 
@@ -19,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/bus"
@@ -115,7 +120,7 @@ func parseLine(line string) (bus.Change, error) {
 }
 
 func row(kind string, parts []string, w *words) (busv1.Table, []string, proto.Message, error) {
-	want := map[string]int{"node": 1, "endpoint": 4}[kind]
+	want := map[string]int{"node": 1, "cluster": 1, "endpoint": 4}[kind]
 	if want == 0 {
 		want = 2
 	}
@@ -137,9 +142,34 @@ func row(kind string, parts []string, w *words) (busv1.Table, []string, proto.Me
 		return busv1.Table_TABLE_ENDPOINTS, parts, endpoint(parts, w), nil
 	case "server":
 		return busv1.Table_TABLE_SERVERS, parts, server(parts, w), nil
+	case "profile":
+		p := &busv1.ServiceProfile{}
+		err := w.json(p)
+		p.Namespace, p.Name = parts[0], parts[1]
+		return busv1.Table_TABLE_SERVICE_PROFILES, parts, p, err
+	case "split":
+		s := &busv1.TrafficSplit{}
+		err := w.json(s)
+		s.Namespace, s.Name = parts[0], parts[1]
+		return busv1.Table_TABLE_TRAFFIC_SPLITS, parts, s, err
+	case "cluster":
+		return busv1.Table_TABLE_CLUSTERS, parts, &busv1.Cluster{Name: parts[0], Domain: w.one("domain"), TrustDomain: w.one("trust")}, nil
 	default:
 		return 0, nil, nil, fmt.Errorf("no row is called %q", kind)
 	}
+}
+
+// json reads the one word there is, if there is one.
+func (w *words) json(into proto.Message) error {
+	if len(w.all) == 0 {
+		return nil
+	}
+	w.used[0] = true
+	text := w.all[0][0]
+	if w.all[0][1] != "" {
+		text += "=" + w.all[0][1]
+	}
+	return protojson.Unmarshal([]byte(text), into)
 }
 
 func number(text string) uint32 {
@@ -190,7 +220,7 @@ func service(parts []string, w *words) *busv1.Service {
 	s := &busv1.Service{
 		Namespace: parts[0], Name: parts[1], ClusterIps: w.list("ip"),
 		ExternalName: w.has("externalname"), InternalTrafficLocal: w.has("local"),
-		Annotations: w.prefixed("annotation"), Labels: w.prefixed("label"),
+		Annotations: w.prefixed("annotation"), Labels: w.prefixed("label"), Uid: w.one("uid"),
 	}
 	for _, p := range w.list("port") { // name:port
 		name, port, _ := strings.Cut(p, ":")
