@@ -118,10 +118,11 @@ config.linkerd.io/opaque-ports: {{ . | quote }}
 livenessProbe:
   httpGet: {path: /live, port: {{ .port }}}
   initialDelaySeconds: 10
+  failureThreshold: {{ .of.livenessProbe.failureThreshold | int }}
   timeoutSeconds: {{ .of.livenessProbe.timeoutSeconds | int }}
 readinessProbe:
   httpGet: {path: /ready, port: {{ .port }}}
-  failureThreshold: 7
+  failureThreshold: {{ .of.readinessProbe.failureThreshold | int }}
   timeoutSeconds: {{ .of.readinessProbe.timeoutSeconds | int }}
 {{- end }}
 
