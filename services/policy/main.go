@@ -20,6 +20,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/policy/internal/feed"
 	"github.com/weftmesh/weft/services/policy/internal/serve"
+	"github.com/weftmesh/weft/services/policy/internal/status"
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
 
@@ -64,6 +65,8 @@ func wire(ctx context.Context, s *run.Service) error {
 	s.Part("bus", events.Run)
 	s.Part("log", log.Run)
 	s.Part("feed", feed.New(log, tables, s.Metrics()).Run)
+	wanted := status.NewSource(tables, log)
+	s.Part("status", func(ctx context.Context) error { return status.Serve(ctx, events, wanted) })
 	s.Part("presence", func(ctx context.Context) error { return bus.Announce(ctx, events, 0, present) })
 	s.Part("api", func(ctx context.Context) error { return rpc.Serve(ctx, server, lis) })
 	// Stopped before the API, so that streams end with OK and clients go elsewhere.
