@@ -28,6 +28,8 @@ type bed struct {
 	own    *cluster.Cluster // nil where KUBECONFIG names the cluster
 	root   string           // of the repository
 	home   string           // of helm and kubectl
+	opts   cluster.Options  // of own
+	tars   []string         // archives of the images
 	api    string           // URL of a kubectl proxy, which knows how to prove who we are
 
 	installed bool
@@ -35,7 +37,7 @@ type bed struct {
 
 // newBed starts a cluster, or takes the one that KUBECONFIG names, and skips where
 // neither is possible or none was asked for.
-func newBed(t *testing.T) *bed {
+func newBed(t *testing.T, name string, nodes int) *bed {
 	t.Helper()
 	if os.Getenv("WEFT_CLUSTER") == "" {
 		t.Skip("installs Weft on a real Kubernetes; WEFT_CLUSTER=1 runs it, on the cluster of KUBECONFIG or on one that is started here")
@@ -51,14 +53,14 @@ func newBed(t *testing.T) *bed {
 	if file := os.Getenv("KUBECONFIG"); file != "" {
 		b.target = cluster.External(file)
 	} else {
-		b.start(t)
+		b.start(t, name, nodes)
 	}
 	b.serveAPI(t)
 	return b
 }
 
-// start starts a cluster of two nodes, or finds it, and loads the images.
-func (b *bed) start(t *testing.T) {
+// start starts a cluster, or finds it, and loads the images.
+func (b *bed) start(t *testing.T, name string, nodes int) {
 	t.Helper()
 	dir := *state
 	if dir == "" {
@@ -77,31 +79,39 @@ func (b *bed) start(t *testing.T) {
 		})
 	}
 	began := time.Now()
-	o := cluster.Options{Dir: dir, Kube: filepath.Join(b.root, ".bin", "kube"), Name: "p1", Nodes: 2, Progress: func(step string) {
+	o := cluster.Options{Dir: dir, Kube: filepath.Join(b.root, ".bin", "kube"), Name: name, Nodes: nodes, Progress: func(step string) {
 		t.Logf("%5.1f s  %s", time.Since(began).Seconds(), step)
 	}}
 	if err := cluster.Missing(o); err != nil {
 		t.Skip(err)
 	}
 	keep := *state != "" && *images == "" // and with it the images that were loaded
-	if *images == "" {
-		*images = filepath.Join(b.root, ".bin", "images")
+	from := *images
+	if from == "" {
+		from = filepath.Join(b.root, ".bin", "images")
 	}
-	tars, err := filepath.Glob(filepath.Join(*images, "*.tar"))
-	if err != nil || len(tars) == 0 {
-		t.Skipf("no images in %s; make images", *images)
+	var err error
+	if b.tars, err = filepath.Glob(filepath.Join(from, "*.tar")); err != nil || len(b.tars) == 0 && !keep {
+		t.Skipf("no images in %s; make images", from)
 	}
-	if b.own, err = cluster.Up(t.Context(), o); err != nil {
+	b.opts = o
+	b.up(t, !keep)
+	t.Logf("%5.1f s  images are loaded", time.Since(began).Seconds())
+}
+
+// up starts what does not run of the cluster, and brings the images there.
+func (b *bed) up(t *testing.T, load bool) {
+	t.Helper()
+	var err error
+	if b.own, err = cluster.Up(lasting(t), b.opts); err != nil {
 		t.Fatal(err)
 	}
 	b.target = b.own
-	if keep {
-		return
+	if load {
+		if err := b.target.Load(lasting(t), b.tars...); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := b.target.Load(t.Context(), tars...); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%5.1f s  images are loaded", time.Since(began).Seconds())
 }
 
 func (b *bed) tool(name string) string { return filepath.Join(b.root, ".bin", "kube", name) }

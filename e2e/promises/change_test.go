@@ -86,7 +86,7 @@ func (b *bed) issuer(t *testing.T) string {
 // rolled restarts one part after the other, the bus's servers too.
 func rolled(t *testing.T, b *bed) {
 	t.Helper()
-	for _, of := range append(workloads, "statefulset/weft-nats") {
+	for _, of := range everything {
 		t.Run(strings.ReplaceAll(of, "/", " "), func(t *testing.T) {
 			w := b.watch(t)
 			b.kubectl(t, "-n", controlPlane, "rollout", "restart", of)

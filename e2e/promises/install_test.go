@@ -17,9 +17,17 @@ var workloads = []string{
 	"deployment/linkerd-proxy-injector", "deployment/weft-watcher", "deployment/linkerd-heartbeat",
 }
 
+// everything is them and the bus.
+var everything = append(slices.Clip(workloads), "statefulset/weft-nats")
+
 // values are helm's arguments for this run.
 func (b *bed) values() []string {
-	args := []string{"-n", controlPlane, "-f", "e2e/promises/testdata/values.yaml", "--set", "registry=" + *registry, "--set", "linkerdVersion=" + *tag}
+	return append([]string{"-n", controlPlane, "-f", "e2e/promises/testdata/values.yaml"}, b.ownValues()...)
+}
+
+// ownValues are those of them that weft takes as well: the images of this run.
+func (b *bed) ownValues() []string {
+	args := []string{"--values", "e2e/promises/testdata/patient.yaml", "--set", "registry=" + *registry, "--set", "linkerdVersion=" + *tag}
 	name := *natsName
 	if b.own != nil {
 		args = append(args, "--set", "imagePullPolicy=Never")
@@ -33,17 +41,30 @@ func (b *bed) values() []string {
 	return args
 }
 
+// skipInstalled skips if a kept cluster has a control plane.
+func (b *bed) skipInstalled(t *testing.T) {
+	t.Helper()
+	if *state == "" {
+		return
+	}
+	if _, err := b.get(lasting(t), "/api/v1/namespaces/"+controlPlane+"/services/linkerd-dst"); err == nil {
+		b.installed = true
+		t.Skip("it is installed already")
+	}
+}
+
 func install(t *testing.T, b *bed) {
 	t.Helper()
-	if *state != "" {
-		if _, err := b.get(lasting(t), "/api/v1/namespaces/"+controlPlane+"/services/linkerd-dst"); err == nil {
-			b.installed = true
-			t.Skip("it is installed already")
-		}
-	}
+	b.skipInstalled(t)
 	b.helm(t, "install", "weft-crds", "charts/weft-crds", "-n", controlPlane, "--create-namespace")
 	b.helm(t, append([]string{"install", "weft-control-plane", "charts/weft-control-plane", "--wait", "--timeout", patience.String()}, b.values()...)...)
-	b.rollout(t, controlPlane, append(workloads, "statefulset/weft-nats")...)
+	b.checked(t)
+}
+
+// checked waits for the control plane, and lets weft check look at it.
+func (b *bed) checked(t *testing.T) {
+	t.Helper()
+	b.rollout(t, controlPlane, everything...)
 	out, err := b.weft(t, "check", "--wait", patience.String())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -61,7 +82,7 @@ func upgraded(t *testing.T, b *bed) {
 	upgrade := func(chart string, more ...string) {
 		args := append([]string{"upgrade", "weft-control-plane", chart, "--wait", "--timeout", patience.String()}, b.values()...)
 		b.helm(t, append(args, more...)...)
-		b.rollout(t, controlPlane, append(workloads, "statefulset/weft-nats")...)
+		b.rollout(t, controlPlane, everything...)
 	}
 	upgrade(chart, "--set", "controllerLogLevel=debug")
 	upgrade("charts/weft-control-plane")
@@ -96,6 +117,17 @@ func uninstalled(t *testing.T, b *bed) {
 	}
 	b.kubectl(t, "delete", "namespace", "shop", "bank", "--ignore-not-found", "--timeout="+patience.String())
 	b.helm(t, "uninstall", "weft-control-plane", "-n", controlPlane, "--wait", "--timeout", patience.String())
+	b.nothingLeft(t, "helm uninstall")
+	b.helm(t, "uninstall", "weft-crds", "-n", controlPlane, "--wait")
+	b.kubectl(t, "delete", "namespace", controlPlane, "--timeout="+patience.String())
+	if out := b.kubectl(t, "get", "crd", "-o", "name"); strings.Contains(out, "linkerd.io") {
+		t.Logf("definitions stay, as helm's policy for them says:\n%s", out)
+	}
+}
+
+// nothingLeft waits until the pods have ended, and looks for what stays.
+func (b *bed) nothingLeft(t *testing.T, after string) {
+	t.Helper()
 	var left []string
 	until(t, patience, "pods to end", func() error {
 		var err error
@@ -106,12 +138,7 @@ func uninstalled(t *testing.T, b *bed) {
 		return err
 	})
 	if len(left) > 0 {
-		t.Errorf("helm uninstall leaves behind:\n%s", strings.Join(left, "\n"))
-	}
-	b.helm(t, "uninstall", "weft-crds", "-n", controlPlane, "--wait")
-	b.kubectl(t, "delete", "namespace", controlPlane, "--timeout="+patience.String())
-	if out := b.kubectl(t, "get", "crd", "-o", "name"); strings.Contains(out, "linkerd.io") {
-		t.Logf("definitions stay, as helm's policy for them says:\n%s", out)
+		t.Errorf("%s leaves behind:\n%s", after, strings.Join(left, "\n"))
 	}
 }
 

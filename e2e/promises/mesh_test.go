@@ -30,10 +30,16 @@ func meshed(t *testing.T, b *bed) {
 	}
 	settled(t, b)
 	w := b.watch(t)
+	proved(t, b)
+	w.end(t)
+}
+
+// proved looks from all sides at what the shop's load goes over.
+func proved(t *testing.T, b *bed) {
+	t.Helper()
 	t.Run("applications see who asks", func(t *testing.T) { seeClients(t, b) })
 	t.Run("proxies count connections with both identities", func(t *testing.T) { countIdentities(t, b) })
 	t.Run("nothing is in the clear between pods", func(t *testing.T) { listen(t, b) })
-	w.end(t)
 }
 
 // settled waits until the shop's start is over: a load that was there before its

@@ -117,6 +117,10 @@ func (n *Node) act(ctx context.Context, component, act string) error {
 	return nil
 }
 
+// Crash ends every process of the node at once. Its files stay, with the logs,
+// until a cluster starts the node again.
+func (n *Node) Crash(ctx context.Context) error { return killAll(ctx, n.Dir) }
+
 // Command prepares a command that runs inside the node, in its namespaces.
 func (n *Node) Command(ctx context.Context, argv ...string) *exec.Cmd {
 	enter := []string{"-t", strconv.Itoa(n.pid), "-m", "-u", "-i", "-n", "-p", "-C", "--"}
