@@ -8,10 +8,12 @@ import (
 	"github.com/weftmesh/weft/services/injector/internal/decide"
 )
 
-// Reasons why an object gets no proxy; the words are Linkerd's.
+// Reasons why an object gets no proxy; the words are Linkerd's, but for
+// WindowsPod.
 const (
 	HostNetwork        = decide.HostNetwork
 	SidecarExists      = decide.SidecarExists
+	WindowsPod         = decide.WindowsPod
 	DisabledAtWorkload = decide.DisabledAtWorkload
 	NoAccountToken     = decide.NoAccountToken
 	Unsupported        = "unsupported_resource"

@@ -16,10 +16,12 @@ import (
 // InjectAnnotation asks for a proxy, on a pod or on its namespace.
 const InjectAnnotation = "linkerd.io/inject"
 
-// Reasons why a pod gets no proxy; the words are Linkerd's.
+// Reasons why a pod gets no proxy; the words are Linkerd's, which knows all but
+// WindowsPod.
 const (
 	HostNetwork        = "host_network_enabled"
 	SidecarExists      = "sidecar_already_exists"
+	WindowsPod         = "windows_pod"
 	InvalidAtNamespace = "invalid_inject_annotation_at_ns"
 	InvalidAtWorkload  = "invalid_inject_annotation_at_workload"
 	DisabledAtWorkload = "injection_disable_annotation_present"
@@ -65,6 +67,9 @@ func Pod(pod *corev1.Pod, namespace map[string]string, v *values.Values) Verdict
 	if hasSidecar(&pod.Spec, v) {
 		out.Reasons = append(out.Reasons, SidecarExists)
 	}
+	if onWindows(&pod.Spec) {
+		out.Reasons = append(out.Reasons, WindowsPod)
+	}
 	reason, at := wanted(namespace[InjectAnnotation], pod.Annotations[InjectAnnotation])
 	out.At = at
 	if reason != "" {
@@ -78,7 +83,7 @@ func Pod(pod *corev1.Pod, namespace map[string]string, v *values.Values) Verdict
 
 // Never says whether a pod gets no proxy whatever its namespace says.
 func Never(pod *corev1.Pod, v *values.Values) bool {
-	return pod.Spec.HostNetwork || hasSidecar(&pod.Spec, v) || pod.Annotations[InjectAnnotation] == "disabled"
+	return pod.Spec.HostNetwork || hasSidecar(&pod.Spec, v) || onWindows(&pod.Spec) || pod.Annotations[InjectAnnotation] == "disabled"
 }
 
 // wanted weighs the annotations of namespace and pod. It gives a reason

@@ -79,6 +79,23 @@ func TestPodReasons(t *testing.T) {
 	initial := func(name, image string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: name, Image: image}} }
 	}
+	selector := func(label, system string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{label: system} }
+	}
+	terms := func(systems ...string) func(*corev1.Pod) {
+		var out []corev1.NodeSelectorTerm
+		for _, s := range systems {
+			out = append(out, corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpExists},
+				{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: strings.Split(s, ",")},
+			}})
+		}
+		return func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: out},
+			}}
+		}
+	}
 	tests := []struct {
 		name string
 		in   func(*corev1.Pod)
@@ -100,6 +117,18 @@ func TestPodReasons(t *testing.T) {
 			p.Spec.HostNetwork = true
 			container("linkerd-proxy", "x")(p)
 		}, nil, decide.HostNetwork + "," + decide.SidecarExists},
+		{"Windows by its own word", func(p *corev1.Pod) { p.Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, nil, decide.WindowsPod},
+		{"Windows by the node selector", selector("kubernetes.io/os", "windows"), nil, decide.WindowsPod},
+		{"Windows by the old label", selector("beta.kubernetes.io/os", "windows"), nil, decide.WindowsPod},
+		{"Windows by affinity", terms("windows", "windows"), nil, decide.WindowsPod},
+		{"Linux by the node selector", selector("kubernetes.io/os", "linux"), nil, ""},
+		{"one of two terms takes Linux", terms("windows", "linux"), nil, ""},
+		{"either", terms("windows,linux"), nil, ""},
+		{"no term", terms(), nil, ""},
+		{"its own word beats the selector", func(p *corev1.Pod) {
+			selector("kubernetes.io/os", "windows")(p)
+			p.Spec.OS = &corev1.PodOS{Name: corev1.Linux}
+		}, nil, ""},
 		{"no token is needed with projection", func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = &no }, nil, ""},
 		{"no automount", func(p *corev1.Pod) { mounted(p); p.Spec.AutomountServiceAccountToken = &no }, noProjection, decide.NoAccountToken},
 		{"no mount", nil, noProjection, decide.NoAccountToken},

@@ -13,6 +13,9 @@ import (
 type lean struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {
+		OS                           *corev1.PodOS     `json:"os"`
+		NodeSelector                 map[string]string `json:"nodeSelector"`
+		Affinity                     *corev1.Affinity  `json:"affinity"`
 		HostNetwork                  bool              `json:"hostNetwork"`
 		AutomountServiceAccountToken *bool             `json:"automountServiceAccountToken"`
 		Volumes                      []json.RawMessage `json:"volumes"`
@@ -39,6 +42,7 @@ func Read(raw []byte) (*corev1.Pod, error) {
 		return nil, err
 	}
 	out := &corev1.Pod{ObjectMeta: in.Metadata}
+	out.Spec.OS, out.Spec.NodeSelector, out.Spec.Affinity = in.Spec.OS, in.Spec.NodeSelector, in.Spec.Affinity
 	out.Spec.HostNetwork = in.Spec.HostNetwork
 	out.Spec.AutomountServiceAccountToken = in.Spec.AutomountServiceAccountToken
 	out.Spec.InitContainers = containers(in.Spec.InitContainers)

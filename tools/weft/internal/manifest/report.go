@@ -16,7 +16,7 @@ const (
 )
 
 // finding is one line of a report: what is wrong with some objects, or that
-// nothing is.
+// nothing is; what Linkerd does not look for has no word for that.
 type finding struct {
 	found func(names string, many bool) string
 	none  string
@@ -37,6 +37,10 @@ var findings = []finding{
 		has:   because(inject.SidecarExists),
 		found: func(names string, _ bool) string { return "known 3rd party sidecar detected in " + names },
 		none:  "pods do not have a 3rd party proxy or initContainer already injected",
+	},
+	{
+		has:   because(inject.WindowsPod),
+		found: func(names string, _ bool) string { return "pods that run on Windows detected in " + names },
 	},
 	{
 		has:   because(inject.DisabledAtWorkload),
@@ -76,7 +80,7 @@ func reportInject(w io.Writer, reports []inject.Report, verbose bool) {
 		case len(names) > 0:
 			said = true
 			fmt.Fprintln(&b, warning, f.found(strings.Join(names, ", "), len(names) > 1))
-		case verbose:
+		case verbose && f.none != "":
 			fmt.Fprintln(&b, fine, f.none)
 		}
 	}
