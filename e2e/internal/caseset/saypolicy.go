@@ -168,7 +168,7 @@ func filter(failure bool, request *http_route.RequestHeaderModifier, response *h
 		case *http_route.PathModifier_Prefix:
 			out["path"] = map[string]any{"prefix": path.Prefix}
 		}
-		return out
+		return map[string]any{"redirect": out}
 	}
 	return "unknown"
 }
