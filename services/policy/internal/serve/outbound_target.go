@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -12,7 +13,6 @@ import (
 	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/accept"
-	"github.com/weftmesh/weft/services/policy/internal/derive/egress"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
@@ -24,15 +24,17 @@ type target struct {
 	name     derive.ServicePort
 	complete bool // ours, not Linkerd's API
 
-	// way is how the last answer led out of the cluster.
-	way way
+	// ways are what the last answer chose from, if it led out of the cluster.
+	ways *ways
 }
 
-// way is how a connection leaves the cluster.
-type way struct {
-	out bool // it does
-	// network is the egress network it goes through; nil if there is none.
-	network *egress.Network
+// ways are the egress networks that may concern a client.
+type ways struct{ own, global []*table.Egress }
+
+// same says whether no network has come, gone or changed. Routes may have.
+func (w ways) same(o ways) bool {
+	network := func(a, b *table.Egress) bool { return a.Network == b.Network }
+	return slices.EqualFunc(w.own, o.own, network) && slices.EqualFunc(w.global, o.global, network)
 }
 
 // askedBy reads who asks.
@@ -94,8 +96,8 @@ func (s *Server) first(t *target) (view, error) {
 }
 
 // look answers for a name whether it exists or not, for an address by what it
-// belongs to. Only a name or a Service is followed wherever it goes: if the way
-// out of the cluster becomes another one the proxy must look it up again (§9.5).
+// belongs to. A Service is followed wherever it goes; when an egress network
+// comes, goes or changes, who leaves the cluster must look up again (§9.5).
 func (s *Server) look(t *target) (view, error) {
 	if !t.addr.IsValid() {
 		service, err := s.tables.Service(t.name.Namespace, t.name.Name)
@@ -108,17 +110,14 @@ func (s *Server) look(t *target) (view, error) {
 	if err != nil {
 		return view{}, statusOf(err)
 	}
-	var now way
+	var now *ways
 	if found.Service == nil {
-		now.out = true
-		if found.Egress != nil {
-			now.network = found.Egress.Network
-		}
+		now = &ways{own: found.Own, global: found.Global}
 	}
-	if t.way.out && now.out && now != t.way {
+	if t.ways != nil && now != nil && !now.same(*t.ways) {
 		return view{gone: true}, nil
 	}
-	t.way = now
+	t.ways = now
 	switch {
 	case found.Service != nil:
 		name := derive.ServicePort{Namespace: found.Service.Namespace, Name: found.Service.Name, Port: t.addr.Port()}

@@ -162,6 +162,9 @@ func (t *Tables) Service(namespace, name string) (*Service, error) {
 type Target struct {
 	Service *Service
 	Egress  *Egress
+	// Own are the egress networks of the client's namespace, Global those for
+	// everybody, whether they hold the address or not.
+	Own, Global []*Egress
 }
 
 // Target finds what an address belongs to for clients of a namespace. A
@@ -177,9 +180,10 @@ func (t *Tables) Target(a netip.Addr, source string) (Target, error) {
 	if owners := t.addresses[a.Unmap()]; len(owners) > 0 {
 		return Target{Service: owners[0]}, nil
 	}
-	candidates := t.egress[source]
+	out := Target{Own: t.egress[source], Global: t.egress[t.cluster.EgressNamespace]}
+	candidates := out.Own
 	if len(candidates) == 0 {
-		candidates = t.egress[t.cluster.EgressNamespace]
+		candidates = out.Global
 	}
 	networks := make([]*egress.Network, len(candidates))
 	for i, c := range candidates {
@@ -187,9 +191,9 @@ func (t *Tables) Target(a netip.Addr, source string) (Target, error) {
 	}
 	found := egress.Select(t.cluster, networks, a)
 	if i := slices.Index(networks, found); found != nil {
-		return Target{Egress: candidates[i]}, nil
+		out.Egress = candidates[i]
 	}
-	return Target{}, nil
+	return out, nil
 }
 
 func workloadKey(w derive.Workload) string {

@@ -207,7 +207,7 @@ func TestAddressWithTwoOwners(t *testing.T) {
 			t.Errorf("the owner is %s, want b", got)
 		}
 		apply(tables, removed(younger))
-		if s, err := tables.Target(netip.MustParseAddr("fd00::1"), "a"); s != (Target{}) || err != nil {
+		if s, err := tables.Target(netip.MustParseAddr("fd00::1"), "a"); s.Service != nil || s.Egress != nil || err != nil {
 			t.Errorf("Target() = %v, %v after both are gone", s, err)
 		}
 	}
