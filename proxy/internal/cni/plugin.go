@@ -192,12 +192,9 @@ func (c Call) plan(ctx context.Context, conf *Conf) (rules redirect.Rules, why s
 			ports = apiPorts(&service)
 		}
 	}
-	options, err := conf.Linkerd.options(pod, namespace.Metadata.Annotations, ports)
-	if err != nil {
-		return rules, "", err
-	}
+	options, bad := conf.Linkerd.options(pod, namespace.Metadata.Annotations, ports)
 	rules, err = redirect.Plan(options)
-	return rules, "", err
+	return rules, "", mistakes(bad, err)
 }
 
 // asker asks the API server again until it answers or the call's time is up.

@@ -189,6 +189,13 @@ func TestAddFails(t *testing.T) {
 		{"bad arguments", proxied, func(w *world) { w.env["CNI_ARGS"] = "K8S_POD_NAME" }, 4, "CNI_ARGS"},
 		{"a bad annotation", meshed(`,"annotations":{"config.linkerd.io/skip-inbound-ports":"http"}`, `,{"name":"linkerd-proxy"}`, ""), func(*world) {}, 7, `"http" is neither a port`},
 		{"a bad number", meshed(`,"annotations":{"config.linkerd.io/proxy-uid":"root"}`, `,{"name":"linkerd-proxy"}`, ""), func(*world) {}, 7, `proxy-uid is "root"`},
+		{
+			"several mistakes",
+			meshed(`,"annotations":{"config.linkerd.io/proxy-uid":"root","config.linkerd.io/admin-port":"x","config.linkerd.io/skip-inbound-ports":"http,1,ftp","config.linkerd.io/skip-subnets":"here"}`, `,{"name":"linkerd-proxy"}`, ""),
+			func(*world) {}, 7, "proxy-uid is \"root\", and it is a whole number\nthe annotation config.linkerd.io/admin-port is \"x\", and it is a whole number\n" +
+				"inbound-ports-to-ignore: \"http\" is neither a port nor a range of ports (0 to 65535, as in 1000-2000); \"ftp\" is neither a port nor a range of ports (0 to 65535, as in 1000-2000)\n" +
+				"subnets-to-ignore: \"here\" is not a subnet",
+		},
 		{"no settings", proxied, func(w *world) { w.conf = strings.Replace(w.conf, `"linkerd"`, `"other"`, 1) }, 7, "incoming-proxy-port is -1"},
 		{"no JSON", proxied, func(w *world) { w.conf = "{" }, 6, "cannot be read"},
 		{"bad settings", proxied, func(w *world) { w.conf = strings.Replace(w.conf, "2102", `"root"`, 1) }, 6, "not a whole number"},

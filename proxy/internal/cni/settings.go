@@ -2,6 +2,7 @@ package cni
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/cni/apiserver"
 	"github.com/weftmesh/weft/proxy/internal/redirect"
+	"github.com/weftmesh/weft/services/kit/say"
 )
 
 // Names that the injector gives.
@@ -45,8 +47,9 @@ func (l layers) get(key string) (string, bool) {
 // options are the settings for one pod: the plugin's own, overridden by
 // annotations of the pod, then of its namespace. apiPorts are those of the API
 // server, which the control plane reaches without its proxy; nil for other pods.
-func (s *Settings) options(pod *apiserver.Pod, namespace map[string]string, apiPorts []string) (redirect.Options, error) {
-	o := redirect.Options{
+// bad names every annotation that cannot be read; it counts for nothing.
+func (s *Settings) options(pod *apiserver.Pod, namespace map[string]string, apiPorts []string) (o redirect.Options, bad []string) {
+	o = redirect.Options{
 		Inbound: int(s.Inbound), Outbound: int(s.Outbound), UID: int64(s.UID), GID: int64(s.GID),
 		Redirect: s.Redirect, SkipInbound: s.SkipInbound, SkipOutbound: s.SkipOutbound, SkipSubnets: s.SkipSubnets, IPv6: s.IPv6,
 	}
@@ -55,7 +58,6 @@ func (s *Settings) options(pod *apiserver.Pod, namespace map[string]string, apiP
 	}
 
 	from := layers{pod.Metadata.Annotations, namespace}
-	var bad []string
 	whole := func(key string, otherwise int64) int64 {
 		text, ok := from.get(key)
 		if !ok {
@@ -93,10 +95,20 @@ func (s *Settings) options(pod *apiserver.Pod, namespace map[string]string, apiP
 		o.SkipInbound = append(slices.Clip(o.SkipInbound), strconv.FormatInt(whole(own.key, own.port), 10))
 	}
 	o.SkipOutbound = append(slices.Clip(o.SkipOutbound), apiPorts...)
-	if len(bad) > 0 {
-		return o, fail(codeConfig, "the pod's annotations make no sense", strings.Join(bad, "; "), "correct them and create the pod again")
+	return o, bad
+}
+
+// mistakes is the error for annotations that cannot be read and for a plan that
+// was refused, all of it at once: who corrects one thing at a time waits for a
+// pod each time.
+func mistakes(bad []string, refused error) error {
+	if len(bad) == 0 {
+		return refused
 	}
-	return o, nil
+	if p, ok := errors.AsType[*say.Problem](refused); ok {
+		bad = append(bad, p.Why)
+	}
+	return fail(codeConfig, "the pod's annotations make no sense", strings.Join(bad, "\n"), "correct them and create the pod again")
 }
 
 // controlPlane reports whether the pod must reach the API server by itself.

@@ -68,9 +68,9 @@ func TestOptions(t *testing.T) {
 			want := base()
 			tt.want(&want)
 			for range 2 { // the settings serve every pod, so none may change them
-				got, err := s.options(&pod, namespace, tt.ports)
-				if diff := cmp.Diff(want, got); err != nil || diff != "" {
-					t.Errorf("options() (-want +got): %v\n%s", err, diff)
+				got, bad := s.options(&pod, namespace, tt.ports)
+				if diff := cmp.Diff(want, got); bad != nil || diff != "" {
+					t.Errorf("options() (-want +got): %v\n%s", bad, diff)
 				}
 			}
 		})

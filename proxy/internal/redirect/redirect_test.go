@@ -59,11 +59,19 @@ func TestPlanRefuses(t *testing.T) {
 
 // Every mistake is named, not the first only.
 func TestPlanNamesEveryMistake(t *testing.T) {
-	_, err := redirect.Plan(redirect.Options{UID: -1, GID: -1, SkipInbound: []string{"x"}, SkipSubnets: []string{"y"}})
-	for _, want := range []string{"incoming", "outgoing", "proxy-uid", `"x"`, `"y"`} {
+	_, err := redirect.Plan(redirect.Options{UID: -1, GID: -1, SkipInbound: []string{"x", "1", "9-8"}, SkipSubnets: []string{"y", "::/0", "z"}})
+	for _, want := range []string{"incoming", "outgoing", "proxy-uid", `"x"`, `"9-8"`, `"y"`, `"z"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Plan() = %v, want it to name %s", err, want)
 		}
+	}
+}
+
+// A list of nothing but mistakes makes no message that fills a pod's events.
+func TestManyMistakes(t *testing.T) {
+	_, err := redirect.ParsePorts(strings.Split(strings.Repeat("x,", 10_000), ","))
+	if err == nil || !strings.HasSuffix(err.Error(), "; and 9980 more") || len(err.Error()) > 4096 {
+		t.Errorf("ParsePorts() = %.300v", err)
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 type Span struct{ First, Last []byte }
 
 // ParsePorts reads ports and ranges ("80", "1000-2000") and merges them. An empty
-// element, as a trailing comma leaves, is nothing.
+// element, as a trailing comma leaves, is nothing. The error names every element
+// that is wrong, as that of ParseSubnets does.
 func ParsePorts(list []string) ([]Span, error) {
 	var spans []Span
+	var bad faults
 	for _, text := range list {
 		text = strings.TrimSpace(text)
 		if text == "" {
@@ -30,14 +32,47 @@ func ParsePorts(list []string) ([]Span, error) {
 		from, err1 := port(first)
 		to, err2 := port(last)
 		if err := errors.Join(err1, err2); err != nil {
-			return nil, fmt.Errorf("%q is neither a port nor a range of ports (0 to 65535, as in 1000-2000)", clip(text))
+			bad.add("%q is neither a port nor a range of ports (0 to 65535, as in 1000-2000)", text)
+			continue
 		}
 		if from > to {
-			return nil, fmt.Errorf("the range %q ends before it begins", text)
+			bad.add("the range %q ends before it begins", text)
+			continue
 		}
 		spans = append(spans, Span{binary.BigEndian.AppendUint16(nil, from), binary.BigEndian.AppendUint16(nil, to)})
 	}
+	if err := bad.err(); err != nil {
+		return nil, err
+	}
 	return merge(spans)
+}
+
+// named is how many wrong elements of a list an error names; the list may have
+// thousands.
+const named = 20
+
+// faults are the wrong elements of a list, in words.
+type faults struct {
+	words []string
+	more  int
+}
+
+func (f *faults) add(format, text string) {
+	if len(f.words) >= named {
+		f.more++
+		return
+	}
+	f.words = append(f.words, fmt.Sprintf(format, clip(text)))
+}
+
+func (f *faults) err() error {
+	if len(f.words) == 0 {
+		return nil
+	}
+	if f.more > 0 {
+		f.words = append(f.words, fmt.Sprintf("and %d more", f.more))
+	}
+	return errors.New(strings.Join(f.words, "; "))
 }
 
 func port(s string) (uint16, error) {
@@ -48,6 +83,7 @@ func port(s string) (uint16, error) {
 // ParseSubnets reads CIDRs and merges them, a family at a time. A lone address is
 // refused, as Linkerd refuses it; bits beyond the prefix are ignored.
 func ParseSubnets(list []string) (v4, v6 []Span, err error) {
+	var bad faults
 	for _, text := range list {
 		text = strings.TrimSpace(text)
 		if text == "" {
@@ -55,7 +91,8 @@ func ParseSubnets(list []string) (v4, v6 []Span, err error) {
 		}
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%q is not a subnet (such as 10.0.0.0/8 or fd00::/8)", clip(text))
+			bad.add("%q is not a subnet (such as 10.0.0.0/8 or fd00::/8)", text)
+			continue
 		}
 		prefix = prefix.Masked()
 		first := prefix.Addr().AsSlice()
@@ -68,6 +105,9 @@ func ParseSubnets(list []string) (v4, v6 []Span, err error) {
 		} else {
 			v6 = append(v6, Span{first, last})
 		}
+	}
+	if err := bad.err(); err != nil {
+		return nil, nil, err
 	}
 	if v4, err = merge(v4); err != nil {
 		return nil, nil, err
