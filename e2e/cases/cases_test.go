@@ -141,13 +141,18 @@ func compatibility() (map[string]bool, error) {
 func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why string) {
 	t.Helper()
 	w := newWorld(t)
+	l := w.links
+	l.bus, l.cluster = bus, cluster
 	for _, raw := range c.Given {
-		if err := given(w, raw); err != nil {
+		if err := given(t, w, raw); err != nil {
 			return failed, err.Error()
 		}
 	}
 	common := []string{"-bus.servers", bus, "-bus.cluster", cluster}
 	proc.Service(t, "watcher", nil, append(common, "-source", "dir", "-derive=false", "-dir", w.dir)...)
+	for name, other := range w.others {
+		proc.Service(t, "watcher", nil, l.watcher(name, other)...)
+	}
 
 	service := "destination"
 	if !strings.HasPrefix(c.Request.RPC, "Destination.") {
@@ -155,6 +160,9 @@ func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why stri
 	}
 	listen := proc.FreePort(t)
 	args := append(common, "-listen", listen)
+	if service == "destination" {
+		args = append(args, "-links.dir", l.dir)
+	}
 	for name, value := range c.Request.Flags {
 		args = append(args, "-"+name+"="+plainText(value))
 	}
@@ -220,6 +228,9 @@ func wait(got *answers, seen int, want caseset.State, messages []caseset.Message
 		if len(messages) > 0 {
 			why = caseset.Judge(want, caseset.Fold(caseset.State{}, all))
 		}
+		if why == "" && quietOnly(messages) && len(all) > seen && seen == 0 {
+			return len(all), "nothing should come; heard " + hear(all)
+		}
 		if why != "" {
 			select {
 			case <-got.news:
@@ -246,7 +257,8 @@ func hear(messages []caseset.Message) string {
 }
 
 // given handles one entry of a case's objects.
-func given(w *world, raw json.RawMessage) error {
+func given(t *testing.T, w *world, raw json.RawMessage) error {
+	t.Helper()
 	var head struct {
 		Op      string            `json:"op"`
 		Ref     string            `json:"ref"`
@@ -264,7 +276,18 @@ func given(w *world, raw json.RawMessage) error {
 	case head.Sleep > 0:
 		return w.do(caseset.Step{Op: "sleep", Second: head.Sleep})
 	case head.Cluster != "":
-		return nil // Needs has said so
+		other := w.others[head.Cluster]
+		if other == nil {
+			other = newWorld(t)
+			other.links = w.links
+			w.others[head.Cluster] = other
+		}
+		for _, object := range head.Objects {
+			if err := given(t, other, object); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return w.create(raw)
 }

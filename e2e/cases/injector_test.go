@@ -71,7 +71,7 @@ func injection(t *testing.T, c caseset.Injection, bus, cluster string) string {
 	t.Helper()
 	w := newWorld(t)
 	for _, raw := range c.Given {
-		if err := given(w, caseset.Minimal(raw)); err != nil {
+		if err := given(t, w, caseset.Minimal(raw)); err != nil {
 			return err.Error()
 		}
 	}

@@ -19,11 +19,17 @@ type world struct {
 	dir     string
 	objects map[string]map[string]any // by file name
 	made    int
+	// others are the clusters beside this one, and links what links them.
+	others map[string]*world
+	links  *links
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{dir: t.TempDir(), objects: map[string]map[string]any{}}
+	return &world{
+		dir: t.TempDir(), objects: map[string]map[string]any{}, others: map[string]*world{},
+		links: &links{dir: t.TempDir(), linked: map[string]linked{}},
+	}
 }
 
 var uidRef = regexp.MustCompile(`"@uid:([A-Za-z]+)/([^"]+)"`)
@@ -58,6 +64,9 @@ func (w *world) create(raw json.RawMessage) error {
 		meta["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
 	}
 	w.objects[file] = object
+	if object["kind"] == "Secret" {
+		return w.links.apply(object)
+	}
 	return w.write(file)
 }
 
@@ -73,6 +82,14 @@ func (w *world) uid(kind, name string) string {
 
 // do makes one change: create, apply, patch, delete or sleep.
 func (w *world) do(s caseset.Step) error {
+	if s.Cluster != "" {
+		other := w.others[s.Cluster]
+		if other == nil {
+			return fmt.Errorf("no cluster is called %s", s.Cluster)
+		}
+		s.Cluster = ""
+		return other.do(s)
+	}
 	switch s.Op {
 	case "create", "apply":
 		return w.create(s.Object)
@@ -89,13 +106,20 @@ func (w *world) do(s caseset.Step) error {
 			return fmt.Errorf("reading a merge patch: %w", err)
 		}
 		w.objects[file] = mergePatch(w.objects[file], merge)
+		if w.objects[file]["kind"] == "Secret" {
+			return w.links.apply(w.objects[file])
+		}
 		return w.write(file)
 	case "delete":
 		file, err := w.find(s.Ref)
 		if err != nil {
 			return err
 		}
+		object := w.objects[file]
 		delete(w.objects, file)
+		if object["kind"] == "Secret" {
+			return w.links.remove(object)
+		}
 		return os.Remove(filepath.Join(w.dir, file))
 	}
 	return fmt.Errorf("unknown step %q", s.Op)
