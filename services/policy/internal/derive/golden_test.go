@@ -20,7 +20,6 @@ import (
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
-	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
 	"github.com/weftmesh/weft/services/policy/internal/derive/egress"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
 	"github.com/weftmesh/weft/services/policy/internal/derive/route"
@@ -85,6 +84,8 @@ type world struct {
 	grants    map[string][]*busv1.ReferenceGrant
 	servers   []*busv1.Server
 	policies  []*busv1.AuthorizationPolicy
+	server    []*busv1.ServerAuthorization
+	limits    []*busv1.RateLimit
 	meshTLS   map[string]*busv1.MeshTLSAuthentication
 	networks  map[string]*busv1.NetworkAuthentication
 }
@@ -149,6 +150,10 @@ func newWorld(t *testing.T, archive *txtar.Archive) *world {
 			w.servers = append(w.servers, read(t, section, &busv1.Server{}))
 		case "policy":
 			w.policies = append(w.policies, read(t, section, &busv1.AuthorizationPolicy{}))
+		case "authorization":
+			w.server = append(w.server, read(t, section, &busv1.ServerAuthorization{}))
+		case "limit":
+			w.limits = append(w.limits, read(t, section, &busv1.RateLimit{}))
 		case "meshtls":
 			w.meshTLS[key] = read(t, section, &busv1.MeshTLSAuthentication{})
 		case "network":
@@ -219,33 +224,6 @@ func (w *world) ask(t *testing.T, question string) string {
 	}
 	t.Fatalf("question %q", question)
 	return ""
-}
-
-func (w *world) inbound(t *testing.T, key, ns string, port uint16) string {
-	t.Helper()
-	row := w.workloads[key]
-	if row == nil || w.templates[row.GetTemplate()] == nil {
-		t.Fatalf("%s is not in the file", key)
-	}
-	var servers []*busv1.Server
-	for _, s := range w.servers {
-		if s.GetNamespace() == ns {
-			servers = append(servers, s)
-		}
-	}
-	var policies []*busv1.AuthorizationPolicy
-	for _, p := range w.policies {
-		if p.GetNamespace() == ns {
-			policies = append(policies, p)
-		}
-	}
-	in := allow.Input{
-		Workload: allow.NewWorkload(row),
-		Template: allow.NewTemplate(w.templates[row.GetTemplate()]),
-		Policies: allow.Resolve(w.cluster, allow.Objects{Servers: servers, Policies: policies}, w),
-	}
-	return render(t, allow.Answer(w.cluster, in, port)) +
-		complaints(in.Template.Problems) + complaints(in.Policies.Problems)
 }
 
 func complaints(problems []string) string {
