@@ -253,7 +253,7 @@ func (s *server) snapshot(least position) (*snapshot, error) {
 	s.r.store.mu.Lock()
 	c := s.r.store.copy()
 	s.r.store.mu.Unlock()
-	snap, err := c.build()
+	snap, err := s.r.store.build(c)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %d rows: %w", len(c.rows), err)
 	}

@@ -19,7 +19,7 @@ func BenchmarkBuild(b *testing.B) {
 	b.ReportAllocs()
 	size := 0
 	for b.Loop() {
-		snap, err := s.copy().build()
+		snap, err := s.build(s.copy())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"bytes"
+	"slices"
 	"time"
 
 	"github.com/dchest/siphash"
@@ -60,6 +62,7 @@ func (s *store) patchFor(asked []*busv1.Buckets) *busv1.Patch {
 		return nil
 	}
 	p, size := &busv1.Patch{}, 0
+	var at []rowAt
 	for _, a := range asked {
 		if len(a.GetSums()) != buckets {
 			return nil
@@ -84,11 +87,18 @@ func (s *store) patchFor(asked []*busv1.Buckets) *busv1.Patch {
 			if !differs[s.hash.bucket(key)] {
 				continue
 			}
-			if size += len(key) + len(row.value) + 16; size > patchRaw {
+			if size += int(row.size) + 16; size > patchRaw {
 				return nil
 			}
-			p.Rows = append(p.Rows, &busv1.Change{Table: a.GetTable(), Key: key, Value: row.value})
+			at = append(at, rowAt{a.GetTable(), key, row.in})
 		}
+	}
+	slices.SortFunc(at, compareRows)
+	bad := values(at, func(i int, value []byte) {
+		p.Rows = append(p.Rows, &busv1.Change{Table: at[i].table, Key: at[i].key, Value: bytes.Clone(value)})
+	})
+	if len(bad) > 0 {
+		return nil // building a snapshot fails as well, and then this peer heals
 	}
 	return p
 }

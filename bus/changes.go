@@ -114,52 +114,64 @@ func decodeChanges(raw []byte) (changes []Change, second uint64, err error) {
 }
 
 func decodeChange(b []byte) (Change, error) {
-	var c Change
-	removed := false
-	var value []byte
+	p, err := parseChange(b)
+	if err != nil {
+		return Change{}, err
+	}
+	c := Change{Table: p.table, Key: string(p.key)}
+	if !p.removed {
+		c.Value = append(make([]byte, 0, len(p.value)), p.value...)
+	}
+	return c, nil
+}
+
+// parsed is a change whose bytes are those of the body that it came in.
+type parsed struct {
+	table      busv1.Table
+	key, value []byte
+	removed    bool
+}
+
+func parseChange(b []byte) (p parsed, err error) {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return Change{}, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
+			return p, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
 		}
 		b = b[n:]
 		switch {
 		case (num == fieldTable || num == fieldRemoved) && typ == protowire.VarintType:
 			v, n := protowire.ConsumeVarint(b)
 			if n < 0 {
-				return Change{}, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
+				return p, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
 			}
 			b = b[n:]
 			if num == fieldTable {
-				c.Table = busv1.Table(int32(v))
+				p.table = busv1.Table(int32(v))
 			} else {
-				removed = v != 0
+				p.removed = v != 0
 			}
 		case (num == fieldKey || num == fieldValue) && typ == protowire.BytesType:
 			v, n := protowire.ConsumeBytes(b)
 			if n < 0 {
-				return Change{}, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
+				return p, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
 			}
 			b = b[n:]
 			if num == fieldKey {
-				c.Key = string(v)
+				p.key = v
 			} else {
-				value = v
+				p.value = v
 			}
 		default:
-			var err error
 			if b, err = skip(num, typ, b); err != nil {
-				return Change{}, err
+				return p, err
 			}
 		}
 	}
-	if c.Table <= 0 {
-		return Change{}, fmt.Errorf("%w: table %d", errBody, c.Table)
+	if p.table <= 0 {
+		return p, fmt.Errorf("%w: table %d", errBody, p.table)
 	}
-	if !removed {
-		c.Value = append(make([]byte, 0, len(value)), value...)
-	}
-	return c, nil
+	return p, nil
 }
 
 func skip(num protowire.Number, typ protowire.Type, b []byte) ([]byte, error) {

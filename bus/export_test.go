@@ -36,3 +36,5 @@ func Repairs(r *Reader, kind string) float64 {
 	}
 	return m.GetCounter().GetValue()
 }
+
+func (s *store) all() []Change { return s.changesOf(s.rowsAt()) }

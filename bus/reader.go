@@ -170,35 +170,37 @@ func (r *Reader) Synced() error {
 // Rows gives one table's rows, ordered by key.
 func (r *Reader) Rows(table busv1.Table) []Change {
 	r.store.mu.Lock()
-	var out []Change
+	var at []rowAt
 	if t := r.store.tables[table]; t != nil {
-		out = make([]Change, 0, len(t.byKey))
-		for _, row := range t.byKey {
-			out = append(out, Change{table, row.key, row.value})
+		at = make([]rowAt, 0, len(t.byKey))
+		for key, row := range t.byKey {
+			at = append(at, rowAt{table, key, row.in})
 		}
 	}
 	r.store.mu.Unlock()
-	sortChanges(out)
-	return out
+	return r.store.changesOf(at)
 }
 
 // All gives every row, in the order of Tables, then by key.
 func (r *Reader) All() []Change {
 	r.store.mu.Lock()
-	out := r.store.all()
+	at := r.store.rowsAt()
 	r.store.mu.Unlock()
-	sortTables(out)
-	return out
+	return r.store.changesOf(at)
 }
 
-// Row gives one row's value.
+// Row gives one row's value. It may have to unpack a block of others for it.
 func (r *Reader) Row(table busv1.Table, key string) (value []byte, ok bool) {
 	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	if t := r.store.tables[table]; t != nil {
-		if row := t.byKey[key]; row != nil {
-			return row.value, true
-		}
+	row := r.store.row(table, key)
+	if row == nil {
+		r.store.mu.Unlock()
+		return nil, false
+	}
+	at := rowAt{table, key, row.in}
+	r.store.mu.Unlock()
+	for _, c := range r.store.changesOf([]rowAt{at}) {
+		return c.Value, true
 	}
 	return nil, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -40,6 +41,8 @@ type running struct {
 const (
 	askSilent       = 2 * time.Second
 	reconnectSilent = 30 * time.Second
+	// packEvery is how often values are looked at that wait to be packed.
+	packEvery = time.Second
 )
 
 // Run follows the log until ctx ends.
@@ -57,6 +60,10 @@ func (r *Reader) Run(ctx context.Context) error {
 		return fmt.Errorf("serving the log: %w", err)
 	}
 	defer r.server.stop()
+
+	var packing sync.WaitGroup
+	packing.Go(func() { r.pack(ctx) })
+	defer func() { cancel(); packing.Wait() }()
 
 	s := &r.run
 	s.done = make(chan repaired, 1)
@@ -83,6 +90,20 @@ func (r *Reader) Run(ctx context.Context) error {
 			r.checkSilence()
 		}
 		r.repairIfNeeded(ctx)
+	}
+}
+
+// pack lets the values rest that have come since, beside what Run does.
+func (r *Reader) pack(ctx context.Context) {
+	tick := time.NewTicker(packEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.store.settle()
+		}
 	}
 }
 

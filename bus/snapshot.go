@@ -1,11 +1,10 @@
 package bus
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dchest/siphash"
@@ -33,27 +32,17 @@ type snapshot struct {
 	used   time.Time
 }
 
-// copied is what a snapshot is made of: pointers to immutable rows.
+// copied is what a snapshot is made of: where the rows are.
 type copied struct {
 	at   position
-	rows []tableRow
+	rows []rowAt
 	sums []*busv1.Sum
 	key  []byte
 }
 
-type tableRow struct {
-	table busv1.Table
-	row   *row
-}
-
-// copy takes the state in the time of copying pointers, table by table.
+// copy takes the state in the time of copying pointers.
 func (s *store) copy() copied {
-	c := copied{at: s.pos, rows: make([]tableRow, 0, s.count)}
-	for _, t := range slices.Sorted(maps.Keys(s.tables)) {
-		for _, row := range s.tables[t].byKey {
-			c.rows = append(c.rows, tableRow{t, row})
-		}
-	}
+	c := copied{at: s.pos, rows: s.rowsAt()}
 	if s.keyed {
 		c.sums, c.key = s.sums(), slices.Clone(s.key[:])
 	}
@@ -61,33 +50,31 @@ func (s *store) copy() copied {
 }
 
 // build encodes a snapshot. Two peers at one position build the same chunks, so
-// that one can go on where another died.
-func (c copied) build() (*snapshot, error) {
-	for rest := c.rows; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && rest[n].table == rest[0].table {
-			n++
-		}
-		slices.SortFunc(rest[:n], func(a, b tableRow) int { return strings.Compare(a.row.key, b.row.key) })
-		rest = rest[n:]
-	}
+// that one can go on where another died. The lock is not held.
+func (s *store) build(c copied) (*snapshot, error) {
+	slices.SortFunc(c.rows, compareRows)
 	snap := &snapshot{at: c.at, rows: uint64(len(c.rows)), sums: c.sums, key: c.key}
 	id := newIdentity(c)
-	start, size := 0, 0
-	for i, tr := range c.rows {
-		n := changeSize(Change{tr.table, tr.row.key, tr.row.value})
-		if i > start && size+n > chunkRaw {
-			if err := snap.chunk(c.rows[start:i], id); err != nil {
-				return nil, err
-			}
-			start, size = i, 0
+	var piece []Change
+	var failed error
+	size := 0
+	cut := func() {
+		if failed == nil && len(piece) > 0 {
+			failed = snap.chunk(piece, id)
 		}
-		size += n
+		piece, size = piece[:0], 0
 	}
-	if start < len(c.rows) {
-		if err := snap.chunk(c.rows[start:], id); err != nil {
-			return nil, err
+	err := s.read(c.rows, func(i int, value []byte) {
+		change := Change{c.rows[i].table, c.rows[i].key, value}
+		n := changeSize(change)
+		if size > 0 && size+n > chunkRaw {
+			cut()
 		}
+		piece, size = append(piece, change), size+n
+	})
+	cut()
+	if err := cmp.Or(err, failed); err != nil {
+		return nil, err
 	}
 	if len(snap.chunks) > maxChunks {
 		return nil, fmt.Errorf("snapshot of %d chunks: %w", len(snap.chunks), ErrTooLarge)
@@ -97,15 +84,15 @@ func (c copied) build() (*snapshot, error) {
 }
 
 // chunk packs rows, in halves if they compress too badly for one message.
-func (s *snapshot) chunk(rows []tableRow, id *identity) error {
+func (s *snapshot) chunk(rows []Change, id *identity) error {
 	raw := make([]byte, 0, chunkRaw+64<<10)
-	for _, tr := range rows {
-		raw = appendChange(raw, Change{tr.table, tr.row.key, tr.row.value})
+	for _, c := range rows {
+		raw = appendChange(raw, c)
 	}
 	body := pack(raw)
 	if len(body) > MaxPayload {
 		if len(rows) == 1 {
-			return fmt.Errorf("row %.80q: %w", rows[0].row.key, ErrTooLarge)
+			return fmt.Errorf("row %.80q: %w", rows[0].Key, ErrTooLarge)
 		}
 		half := len(rows) / 2
 		if err := s.chunk(rows[:half], id); err != nil {

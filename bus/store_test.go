@@ -107,7 +107,7 @@ func TestSnapshotsOfTwoPeersAreOne(t *testing.T) {
 		s.rekey([digestKeySize]byte{5})
 		rng.Shuffle(len(state), func(i, j int) { state[i], state[j] = state[j], state[i] })
 		s.replace(position{9, 9}, state, trace.SpanContext{})
-		snap, err := s.copy().build()
+		snap, err := s.build(s.copy())
 		if err != nil {
 			t.Fatal(err)
 		}
