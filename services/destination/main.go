@@ -57,7 +57,9 @@ func wire(ctx context.Context, s *run.Service) error {
 	count := feed.NewMetrics(s.Metrics())
 	linked := link.New(cfg.Links, tables, link.Dial(name, s.Metrics()), count, s.Metrics())
 	api := serve.New(tables, linked, answers, cfg.Serve, s.Metrics())
-	server := rpc.NewServer(s.Metrics(), grpc.ForceServerCodecV2(serve.NewCodec()))
+	// No cap on a connection's streams: all that a proxy has are on one, and what
+	// is beyond a cap hangs (complaints row A21). The API counts, and refuses.
+	server := rpc.NewServer(s.Metrics(), grpc.MaxConcurrentStreams(0), grpc.ForceServerCodecV2(serve.NewCodec()))
 	api.Register(server)
 	me := bus.NewPresence(name, build.Version(), events.Cluster())
 

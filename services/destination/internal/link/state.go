@@ -63,8 +63,14 @@ func (s *Set) tell(ctx context.Context, name string, err error) {
 
 var linksDesc = prometheus.NewDesc("weft_destination_links", "Linked clusters, by whether their state has been read.", []string{"state"}, nil)
 
+// storeDesc is Linkerd's metric of the same meaning.
+var storeDesc = prometheus.NewDesc("cluster_store_size", "Linked clusters.", nil, nil)
+
 // Describe implements prometheus.Collector.
-func (s *Set) Describe(ch chan<- *prometheus.Desc) { ch <- linksDesc }
+func (s *Set) Describe(ch chan<- *prometheus.Desc) {
+	ch <- linksDesc
+	ch <- storeDesc
+}
 
 // Collect implements prometheus.Collector.
 func (s *Set) Collect(ch chan<- prometheus.Metric) {
@@ -80,4 +86,5 @@ func (s *Set) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(linksDesc, prometheus.GaugeValue, known, "known")
 	ch <- prometheus.MustNewConstMetric(linksDesc, prometheus.GaugeValue, unknown, "unknown")
+	ch <- prometheus.MustNewConstMetric(storeDesc, prometheus.GaugeValue, known+unknown)
 }

@@ -11,6 +11,7 @@ type metrics struct {
 	tokens      prometheus.Counter
 	get         *callMetrics
 	profile     *callMetrics
+	workload    *callMetrics // GetProfile of an endpoint
 }
 
 // callMetrics are those of one streaming call.
@@ -57,6 +58,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		tokens:   counter("weft_destination_tokens_unreadable_total", "Context tokens that could not be read."),
 		get:      call("Get", "endpoints", "endpoint_updates_queue_overflow"),
 		profile:  call("GetProfile", "profile", "profile_updates_queue_overflow"),
+		workload: call("GetProfile of an endpoint", "workload", "endpoint_profile_updates_queue_overflow"),
 	}
 	reg.MustRegister(ends, m.propagation, m.derived, m.unusable, m.tokens)
 	return m

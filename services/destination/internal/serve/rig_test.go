@@ -49,7 +49,7 @@ func newRig(t testing.TB, cfg Config, dial ...grpc.DialOption) *rig {
 		ControlPlane: "linkerd", ClusterDomain: "cluster.local", TrustDomain: "cluster.local",
 		UpgradeHTTP2: true, IPv6: true, Opaque: ports.Of(3306),
 	}, cfg, r.reg)
-	server := rpc.NewServer(r.reg, grpc.ForceServerCodecV2(NewCodec()))
+	server := rpc.NewServer(r.reg, grpc.MaxConcurrentStreams(0), grpc.ForceServerCodecV2(NewCodec()))
 	r.api.Register(server)
 	lis := bufconn.Listen(64 << 10)
 	served := make(chan struct{})

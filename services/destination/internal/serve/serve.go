@@ -24,7 +24,9 @@ import (
 
 // Config bounds what a client may cost.
 type Config struct {
-	Blocked time.Duration `help:"how long a client may take nothing before its stream is ended; 0 means 30s"`
+	Blocked       time.Duration `help:"how long a client may take nothing before its stream is ended; 0 means 30s"`
+	ClientStreams int           `help:"streams that one client may have open, on any number of connections; 0 means 10000"`
+	Streams       int           `help:"streams that all clients together may have open; 0 means 150000"`
 }
 
 func (c Config) blocked() time.Duration {
@@ -44,6 +46,7 @@ type API struct {
 	config Config
 	views  *views
 	count  *metrics
+	door   *door
 
 	stop    chan struct{}
 	stopped sync.Once
@@ -59,7 +62,7 @@ func New(t *table.Table, linked Clusters, d derive.Config, c Config, reg prometh
 	}
 	m := newMetrics(reg)
 	from := origin{here: t, clusters: linked}
-	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), stop: make(chan struct{})}
+	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), door: newDoor(c, reg), stop: make(chan struct{})}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weft_destination_views",
 		Help: "Answers to Get that are held, each shared by all streams that ask the same from the same place.",
@@ -127,6 +130,11 @@ func (a *API) Get(dest *pb.GetDestination, ss pb.Destination_GetServer) error {
 	if target.IP.IsValid() {
 		return status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", target.IP)
 	}
+	leave, err := a.door.enter(visitorOf(ss.Context(), client))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	key := table.ServiceKey(target.Namespace, target.Name)
 	if r := derive.Refused(a.table.Service(key), target.Namespace, target.Name, short(dest.GetPath())); r != nil {
 		return refused(r).status
@@ -143,9 +151,23 @@ func (a *API) GetProfile(dest *pb.GetDestination, ss pb.Destination_GetProfileSe
 	if err != nil {
 		return err
 	}
+	leave, err := a.door.enter(visitorOf(ss.Context(), client))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	watch := table.NewWatch()
 	from := &profile{api: a, watch: watch, target: target, client: client}
-	return (&stream{api: a, call: a.count.profile, ss: ss, watch: watch, from: from}).run()
+	return (&stream{api: a, call: a.profileCall(target), ss: ss, watch: watch, from: from}).run()
+}
+
+// profileCall is what a GetProfile counts as: Linkerd counts profiles of
+// Services and of single endpoints apart.
+func (a *API) profileCall(target ask.Target) *callMetrics {
+	if target.Instance != "" || target.IP.IsValid() && len(a.table.Address(target.IP).Services) == 0 {
+		return a.count.workload
+	}
+	return a.count.profile
 }
 
 // short keeps what a client wrote from filling an error or a log.
