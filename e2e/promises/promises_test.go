@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -33,7 +34,11 @@ func TestPromises(t *testing.T) {
 // TestHighAvailability is the story of three nodes, with three of each part of the
 // control plane, as the command line installs it.
 func TestHighAvailability(t *testing.T) {
-	newBed(t, "p3", 3).tell(t, []promise{
+	b := newBed(t, "p3", 3)
+	if nodes := strings.Fields(b.kubectl(t, "get", "nodes", "-o", "name")); len(nodes) < 3 {
+		t.Skipf("values-ha.yaml is for three nodes; the cluster has %d", len(nodes))
+	}
+	b.tell(t, []promise{
 		{"weft install --ha brings three of each, one a node", installedHA},
 		{"three tiers come up meshed, with mutual TLS on every hop", meshed},
 		{"a node dies", nodeDied},
