@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
+	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -22,6 +24,7 @@ import (
 	"github.com/weftmesh/weft/services/watcher/internal/kube"
 	"github.com/weftmesh/weft/services/watcher/internal/publish"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
+	"github.com/weftmesh/weft/services/watcher/internal/status"
 )
 
 type config struct {
@@ -123,6 +126,27 @@ func newHerald(cfg config, src source.Source, p *publish.Publisher, reg promethe
 		return nil
 	}
 	return herald.New(from, from.Events(), herald.Config{Leading: p.Leading, Instance: identity(cfg.Identity), Registry: reg})
+}
+
+// newStatus makes the part that writes statuses; nil without a Kubernetes to write
+// them to. publisher is asked later: it is made after.
+func newStatus(src source.Source, t bus.Transport, r *bus.Reader, publisher func() *publish.Publisher, reg prometheus.Registerer) *status.Writer {
+	to, ok := src.(*kube.Source)
+	if !ok {
+		return nil
+	}
+	return status.New(to, status.Config{
+		Term: func() (context.Context, func() error, bool) { return publisher().Term() },
+		At: func() (epoch, seq uint64) {
+			st := r.Status()
+			return st.Epoch, st.Seq
+		},
+		Ask: func(ctx context.Context, epoch, seq uint64) (bus.Wanted, error) {
+			return bus.AskStatus(ctx, t, epoch, seq)
+		},
+		Hear:     func(ctx context.Context) iter.Seq2[*busv1.Presence, error] { return bus.Hear(ctx, t) },
+		Registry: reg,
+	})
 }
 
 // identity names this process in the lease. A host name alone would be shared

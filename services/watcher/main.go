@@ -41,9 +41,13 @@ func wire(ctx context.Context, s *run.Service) error {
 	}
 	reader := bus.NewReader(transport, bus.ReaderConfig{})
 	writer := bus.NewWriter(transport, reader, bus.WriterConfig{})
-	publisher := publish.New(src, writer, reader, publish.Config{
-		Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect, Cluster: cfg.cluster(transport.Cluster()),
-	})
+	var publisher *publish.Publisher
+	statuses := newStatus(src, transport, reader, func() *publish.Publisher { return publisher }, s.Metrics())
+	leads := publish.Config{Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect, Cluster: cfg.cluster(transport.Cluster())}
+	if statuses != nil {
+		leads.Wrote = statuses.Wrote
+	}
+	publisher = publish.New(src, writer, reader, leads)
 
 	herald := newHerald(cfg, src, publisher, s.Metrics())
 
@@ -60,6 +64,9 @@ func wire(ctx context.Context, s *run.Service) error {
 	})
 	if herald != nil {
 		s.Part("herald", herald.Run)
+	}
+	if statuses != nil {
+		s.Part("statuses", statuses.Run)
 	}
 	base := bus.NewPresence(s.Name(), build.Version(), transport.Cluster())
 	s.Part("presence", func(ctx context.Context) error {

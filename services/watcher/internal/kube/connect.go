@@ -99,5 +99,8 @@ func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 	if c.Dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return Clients{}, err
 	}
+	if c.Writes, err = dynamic.NewForConfig(cfg); err != nil {
+		return Clients{}, err
+	}
 	return c, nil
 }

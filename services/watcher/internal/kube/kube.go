@@ -35,7 +35,9 @@ type Clients struct {
 	Slices     reads[*discoveryv1.EndpointSliceList]
 	Metadata   metadata.Interface
 	Dynamic    dynamic.Interface
-	Discovery  resources
+	// Writes is for statuses; a client of its own has its own rate.
+	Writes    dynamic.Interface
+	Discovery resources
 	// Leases are those of a namespace, for the election.
 	Leases func(namespace string) leases
 	// Events writes Kubernetes events.

@@ -69,15 +69,26 @@ func (s *Source) Get(id shape.ID) metav1.Object {
 // List calls each with the objects of one kind and namespace. Nothing asks for
 // it while Derives is false, so there is no index for it.
 func (s *Source) List(kind shape.Kind, namespace string, each func(metav1.Object)) {
-	s.mu.RLock()
-	f := s.feeds[kind]
-	s.mu.RUnlock()
-	if f == nil {
-		return
-	}
-	for _, item := range f.informer.GetStore().List() {
-		if obj, ok := item.(metav1.Object); ok && obj.GetNamespace() == namespace {
+	for obj := range s.All(kind) {
+		if obj.GetNamespace() == namespace {
 			each(obj)
+		}
+	}
+}
+
+// All are the objects of one kind that are known at the time.
+func (s *Source) All(kind shape.Kind) iter.Seq[metav1.Object] {
+	return func(yield func(metav1.Object) bool) {
+		s.mu.RLock()
+		f := s.feeds[kind]
+		s.mu.RUnlock()
+		if f == nil {
+			return
+		}
+		for _, item := range f.informer.GetStore().List() {
+			if obj, ok := item.(metav1.Object); ok && !yield(obj) {
+				return
+			}
 		}
 	}
 }
@@ -85,14 +96,8 @@ func (s *Source) List(kind shape.Kind, namespace string, each func(metav1.Object
 // Pods are all pods that are known at the time.
 func (s *Source) Pods() iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
-		s.mu.RLock()
-		f := s.feeds[shape.Pod]
-		s.mu.RUnlock()
-		if f == nil {
-			return
-		}
-		for _, item := range f.informer.GetStore().List() {
-			if pod, ok := item.(*corev1.Pod); ok && !yield(pod) {
+		for obj := range s.All(shape.Pod) {
+			if pod, ok := obj.(*corev1.Pod); ok && !yield(pod) {
 				return
 			}
 		}

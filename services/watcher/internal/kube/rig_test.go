@@ -59,6 +59,7 @@ func (c *cluster) clients() Clients {
 		Slices:     lists[*discoveryv1.EndpointSliceList]{c.typed.Slices("")},
 		Metadata:   c.meta,
 		Dynamic:    c.dynamic,
+		Writes:     c.dynamic,
 		Discovery:  c.crds,
 		Leases:     func(namespace string) leases { return c.typed.Leases(namespace) },
 	}

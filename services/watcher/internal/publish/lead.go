@@ -24,24 +24,27 @@ func (p *Publisher) lead() error {
 		p.apply(p.src.Changes().Take(stepNames))
 	}
 	p.state.Adopt(p.copied.All(), p.src.Trouble().Hides)
-	if err := p.log.Lead(p.term.ctx, p.state.Truth()); err != nil {
+	truth := p.state.Truth()
+	if err := p.log.Lead(p.term.ctx, truth); err != nil {
 		p.meter.failures.Inc()
 		return err
 	}
 	p.state.Published()
 	p.led, p.fails, p.ledAt = true, 0, time.Now()
-	p.leading.Store(true)
+	now := p.term
+	p.leads.Store(&now)
 	if !p.term.holds() {
 		// Lost in between: Elect's Resign may have come before Lead.
 		p.resign()
 	}
 	p.tell(p.src.Trouble())
+	p.cfg.Wrote(truth)
 	return nil
 }
 
 func (p *Publisher) resign() {
 	p.led = false
-	p.leading.Store(false)
+	p.leads.Store(nil)
 	p.log.Resign()
 }
 

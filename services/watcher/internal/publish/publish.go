@@ -52,6 +52,9 @@ type Config struct {
 	// Backoff is the wait after a first failure to publish; it doubles up to 32
 	// times that. 0 means 100 ms.
 	Backoff time.Duration
+	// Wrote is told of the rows that the log has taken; it must not block. nil
+	// means nobody.
+	Wrote func([]bus.Change)
 	// Cluster is what the log says of the cluster it is of; nil means nothing.
 	Cluster *busv1.Cluster
 }
@@ -76,9 +79,10 @@ type Publisher struct {
 	meter  *meter
 
 	terms chan term
-	// leading and report are for other goroutines to read.
-	leading atomic.Bool
-	report  atomic.Pointer[Report]
+	// leads and report are for other goroutines to read. leads is nil while
+	// another process writes the log.
+	leads  atomic.Pointer[term]
+	report atomic.Pointer[Report]
 
 	// Below: Run's goroutine only.
 	state *state.State
@@ -121,6 +125,9 @@ func New(src source.Source, log Log, copied Copy, cfg Config) *Publisher {
 		terms:  make(chan term),
 		state:  state.New(src),
 	}
+	if cfg.Wrote == nil {
+		p.cfg.Wrote = func([]bus.Change) {}
+	}
 	if cfg.Cluster != nil {
 		p.state.Fix(shape.ClusterRow(cfg.Cluster))
 	}
@@ -130,7 +137,18 @@ func New(src source.Source, log Log, copied Copy, cfg Config) *Publisher {
 }
 
 // Leading tells whether this process writes the log.
-func (p *Publisher) Leading() bool { return p.leading.Load() }
+func (p *Publisher) Leading() bool { return p.leads.Load() != nil }
+
+// Term is the leadership under which this process writes the log, for who writes
+// elsewhere under the same: a context that ends with it, and a check to make
+// before each write. ok is false while another process leads.
+func (p *Publisher) Term() (ctx context.Context, check func() error, ok bool) {
+	t := p.leads.Load()
+	if t == nil {
+		return nil, nil, false
+	}
+	return t.ctx, t.check, true
+}
 
 // Elect takes part in the election once the list is complete, and says so to
 // Run. The log is given up the moment that leadership ends.
@@ -148,7 +166,7 @@ func (p *Publisher) Elect(ctx context.Context) error {
 		}
 		<-ctx.Done()
 		p.log.Resign()
-		p.leading.Store(false)
+		p.leads.Store(nil)
 	})
 }
 
@@ -272,6 +290,7 @@ func (p *Publisher) append(ctx context.Context, causes []source.Change, started,
 	p.state.Published()
 	p.fails = 0
 	p.meter.published(changes, observed, time.Now())
+	p.cfg.Wrote(changes)
 	return nil
 }
 

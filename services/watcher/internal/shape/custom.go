@@ -159,3 +159,21 @@ type Link struct {
 // Status is a status as it is, undecoded: a status written by others in a form
 // that is not known here must not spoil the object.
 type Status = json.RawMessage
+
+// StatusOf is the status of an object of a kind whose status is written; ok is
+// false for other kinds.
+func StatusOf(obj metav1.Object) (status Status, ok bool) {
+	switch o := obj.(type) {
+	case *HTTPRoute:
+		return o.Status, true
+	case *GRPCRoute:
+		return o.Status, true
+	case *PlainRoute:
+		return o.Status, true
+	case *EgressNetwork:
+		return o.Status, true
+	case *RateLimit:
+		return o.Status, true
+	}
+	return nil, false
+}

@@ -112,6 +112,12 @@ func Find(apiVersion, kind string) (info KindInfo, known bool, wrong string) {
 	return KindInfo{}, false, ""
 }
 
+// KindOf finds a kind by its group and its name there.
+func KindOf(group, name string) (kind Kind, known bool) {
+	info, known, _ := Find(group+"/", name)
+	return info.Kind, known
+}
+
 // ID names one object. A namespace is "" for cluster-wide kinds.
 type ID struct {
 	Kind            Kind

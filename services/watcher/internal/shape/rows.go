@@ -135,8 +135,8 @@ func Maker(table busv1.Table, key string) (id ID, ok bool) {
 		if len(parts) != 4 {
 			return ID{}, false
 		}
-		info, known, _ := Find(parts[0]+"/", parts[1])
-		return ID{info.Kind, parts[2], parts[3]}, known
+		kind, known := KindOf(parts[0], parts[1])
+		return ID{kind, parts[2], parts[3]}, known
 	case busv1.Table_TABLE_ENDPOINTS:
 		if len(parts) != 4 {
 			return ID{}, false

@@ -1,0 +1,243 @@
+// Package simtest runs the watcher's own rooms, from an object to the log, on a
+// bus and against an API that a test holds in its hands. It is the one door by
+// which the simulation enters this module; it is for tests only.
+package simtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/watcher/internal/dir"
+	"github.com/weftmesh/weft/services/watcher/internal/publish"
+	"github.com/weftmesh/weft/services/watcher/internal/shape"
+	"github.com/weftmesh/weft/services/watcher/internal/source"
+)
+
+// API stands for the Kubernetes API: what objects there are now, and who is
+// told of their changes.
+type API struct {
+	mu       sync.Mutex
+	objects  map[shape.ID]metav1.Object
+	watchers []*Watcher
+}
+
+// NewAPI makes one without objects.
+func NewAPI() *API { return &API{objects: map[shape.ID]metav1.Object{}} }
+
+// Apply creates or replaces the objects of a manifest.
+func (a *API) Apply(manifest string) error {
+	parsed := dir.Parse([]byte(manifest))
+	if parsed.Broken != nil {
+		return fmt.Errorf("reading a manifest: %w", parsed.Broken)
+	}
+	if len(parsed.Strays) > 0 {
+		return errors.New("reading a manifest: " + parsed.Strays[0])
+	}
+	for _, item := range parsed.Items {
+		a.set(item.ID, item.Object)
+	}
+	return nil
+}
+
+// Delete removes an object; it need not exist.
+func (a *API) Delete(kind, namespace, name string) {
+	a.set(shape.ID{Kind: shape.Kind(kind), Namespace: namespace, Name: name}, nil)
+}
+
+func (a *API) set(id shape.ID, obj metav1.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if obj == nil {
+		delete(a.objects, id)
+	} else {
+		a.objects[id] = obj
+	}
+	for _, w := range a.watchers {
+		w.src.hear(id, obj)
+	}
+}
+
+// Watcher is one watcher process: a copy of the log, a writer, and what lies
+// between them and the API.
+type Watcher struct {
+	src       *src
+	reader    *bus.Reader
+	writer    *bus.Writer
+	publisher *publish.Publisher
+	grants    chan term
+}
+
+type term struct {
+	ctx  context.Context //nolint:containedctx // a leadership's life
+	lose context.CancelFunc
+}
+
+// NewWatcher makes a process that watches the API and is on the bus by t. Run
+// runs it; it leads when Lead says so.
+func (a *API) NewWatcher(t bus.Transport) *Watcher {
+	w := &Watcher{grants: make(chan term, 1)}
+	w.src = newSrc(w.grants)
+	w.reader = bus.NewReader(t, bus.ReaderConfig{})
+	w.writer = bus.NewWriter(t, w.reader, bus.WriterConfig{})
+	w.publisher = publish.New(w.src, w.writer, w.reader, publish.Config{Log: slog.New(slog.DiscardHandler)})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers = append(a.watchers, w)
+	w.src.relist(a.objects)
+	close(w.src.synced)
+	return w
+}
+
+// Run runs the process until ctx ends.
+func (w *Watcher) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, part := range []func(context.Context) error{w.reader.Run, w.writer.Run, w.publisher.Run, w.publisher.Elect} {
+		wg.Go(func() { _ = part(ctx) })
+	}
+	wg.Wait()
+}
+
+// Lead gives the process the lease. It believes to hold it until lose is
+// called, whoever else has been given it in the meantime: so a process behaves
+// that was stopped and goes on.
+func (w *Watcher) Lead(ctx context.Context) (lose func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	select {
+	case w.grants <- term{ctx, cancel}:
+	default: // it has one already that it hasn't seen
+	}
+	return cancel
+}
+
+// Leading tells whether the process writes the log.
+func (w *Watcher) Leading() bool { return w.publisher.Leading() }
+
+// Stall keeps the process from hearing of changes.
+func (a *API) Stall(w *Watcher) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.src.stall(true)
+}
+
+// Resume lets a stalled process list everything again and hear on.
+func (a *API) Resume(w *Watcher) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w.src.stall(false)
+	w.src.relist(a.objects)
+}
+
+// src is what one process sees of the API.
+type src struct {
+	queue  *source.Queue
+	synced chan struct{}
+	grants <-chan term
+
+	mu      sync.Mutex
+	stalled bool
+	objects map[shape.ID]metav1.Object
+}
+
+var _ source.Source = (*src)(nil)
+
+func newSrc(grants <-chan term) *src {
+	return &src{queue: source.NewQueue(), synced: make(chan struct{}), grants: grants, objects: map[shape.ID]metav1.Object{}}
+}
+
+func (s *src) hear(id shape.ID, obj metav1.Object) {
+	s.mu.Lock()
+	if s.stalled {
+		s.mu.Unlock()
+		return
+	}
+	s.keep(id, obj)
+	s.mu.Unlock()
+	s.queue.Add(id, time.Now())
+}
+
+func (s *src) keep(id shape.ID, obj metav1.Object) {
+	if obj == nil {
+		delete(s.objects, id)
+		return
+	}
+	s.objects[id] = obj
+}
+
+func (s *src) stall(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = on
+}
+
+func (s *src) relist(all map[shape.ID]metav1.Object) {
+	s.mu.Lock()
+	names := maps.Clone(s.objects)
+	maps.Copy(names, all)
+	s.objects = maps.Clone(all)
+	s.mu.Unlock()
+	for _, id := range slices.SortedFunc(maps.Keys(names), compare) {
+		s.queue.Add(id, time.Now())
+	}
+}
+
+func (s *src) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+func (s *src) Changes() *source.Queue { return s.queue }
+
+func (s *src) Synced() <-chan struct{} { return s.synced }
+
+func (s *src) Get(id shape.ID) metav1.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[id]
+}
+
+func (s *src) List(kind shape.Kind, namespace string, each func(metav1.Object)) {
+	s.mu.Lock()
+	var found []shape.ID
+	for id := range s.objects {
+		if id.Kind == kind && id.Namespace == namespace {
+			found = append(found, id)
+		}
+	}
+	slices.SortFunc(found, compare)
+	objects := make([]metav1.Object, 0, len(found))
+	for _, id := range found {
+		objects = append(objects, s.objects[id])
+	}
+	s.mu.Unlock()
+	for _, obj := range objects {
+		each(obj)
+	}
+}
+
+func (s *src) Derives() bool { return false }
+
+func (s *src) Trouble() source.Trouble { return source.Trouble{} }
+
+func (s *src) Elect(ctx context.Context, lead func(context.Context, func() error)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case t := <-s.grants:
+			stop := context.AfterFunc(ctx, t.lose)
+			lead(t.ctx, t.ctx.Err)
+			stop()
+		}
+	}
+}
+
+func compare(a, b shape.ID) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
