@@ -110,7 +110,7 @@ func (e *edit) readService(c bus.Change, namespace, name string) error {
 		e.problems("service", c.Key, s.Problems)
 	}
 	old := r.facts[c.Key]
-	if old == nil || facts == nil || old.Addressed != facts.Addressed || !maps.Equal(old.Ports, facts.Ports) {
+	if old == nil || facts == nil || old.Addressed != facts.Addressed || old.External != facts.External || !maps.Equal(old.Ports, facts.Ports) {
 		e.touch(r.routes.dependents(use{key: c.Key})...)
 	}
 	set(r.facts, c.Key, facts)

@@ -54,13 +54,15 @@ func refused(reason, format string, args ...any) Condition {
 type Service struct {
 	// Addressed Services have a cluster IP; headless ones and ExternalNames not.
 	Addressed bool
+	// External is an ExternalName, which has no endpoints of its own.
+	External bool
 	// Ports by number, with their names.
 	Ports map[uint16]string
 }
 
 // NewService reads a row.
 func NewService(row *busv1.Service) *Service {
-	s := &Service{Ports: map[uint16]string{}}
+	s := &Service{Ports: map[uint16]string{}, External: row.GetExternalName()}
 	for _, ip := range row.GetClusterIps() {
 		s.Addressed = s.Addressed || ip != "" && ip != "None"
 	}

@@ -17,6 +17,7 @@ const (
 	InvalidKind Why = iota + 1
 	NotPermitted
 	NoService
+	ExternalName
 	NoPort
 	OtherEgress
 )
@@ -120,6 +121,8 @@ func (v *Verdict) backend(c derive.Cluster, w World, ref *busv1.BackendRef, name
 			return Unresolved{NoPort, "a Service needs a port"}
 		case w.Service(namespace, ref.GetName()) == nil:
 			return Unresolved{NoService, fmt.Sprintf("Service %s/%s does not exist", namespace, ref.GetName())}
+		case w.Service(namespace, ref.GetName()).External:
+			return Unresolved{ExternalName, fmt.Sprintf("Service %s/%s is an ExternalName, which is no backend", namespace, ref.GetName())}
 		}
 		return Unresolved{}
 	case route.EgressNetwork:

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 )
@@ -107,6 +109,9 @@ func checkFilter(kind Kind, field string, f *busv1.RouteFilter) error {
 		_, err = Redirect(field+".requestRedirect", f.GetRedirect())
 	case t == "URLRewrite" && kind == HTTP && f.GetRewrite() != nil:
 		_, err = PathChange(field+".urlRewrite.path", f.GetRewrite().GetPath())
+		if host := f.GetRewrite().GetHostname(); host != "" && !httpguts.ValidHostHeader(host) {
+			err = bad(field+".urlRewrite.hostname", "%q is not a host", host)
+		}
 	case t == "RequestMirror" && f.GetMirror() != nil:
 		if m := f.GetMirror(); m.GetNumerator() > m.GetDenominator() && m.GetDenominator() != 0 {
 			err = bad(field+".requestMirror.fraction", "%d of %d is more than all", m.GetNumerator(), m.GetDenominator())
