@@ -61,6 +61,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	// is beyond a cap hangs (complaints row A21). The API counts, and refuses.
 	server := rpc.NewServer(s.Metrics(), grpc.MaxConcurrentStreams(0), grpc.ForceServerCodecV2(serve.NewCodec()))
 	api.Register(server)
+	serve.NewExplain(api, log).Register(server)
 	me := bus.NewPresence(name, build.Version(), events.Cluster())
 
 	s.Part("bus", events.Run)

@@ -104,7 +104,7 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 		view.Local = true
 		found = onNode(found, client.Node)
 	default:
-		found = inZone(found, client.Zone)
+		found, _ = inZone(found, client.Zone)
 	}
 	found = c.families(distinct(found))
 	// Of two at one address the later wins.
@@ -129,23 +129,39 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 
 // candidates are the endpoints that answer for the port at all.
 func candidates(facts row.ServiceFacts, q Query) []candidate {
-	declared, named := facts.Service.Port(q.Port)
 	var found []candidate
 	for _, b := range facts.Backends {
-		e := b.Endpoint
-		if !e.Ready || !e.Address.IsValid() || (q.Instance != "" && e.Hostname != q.Instance) {
-			continue
-		}
-		// A workload that has not arrived, or is gone, or has ended: nothing true
-		// can be said of the address.
-		if e.Workload != row.NoName && (b.Peer.Workload == nil || b.Peer.Workload.Phase == row.Ended) {
-			continue
-		}
-		if port := targetPort(e, declared, named, q.Port); port != 0 {
-			found = append(found, candidate{Backend: b, at: netip.AddrPortFrom(e.Address, port)})
+		if c, why := q.try(facts.Service, b); why == "" {
+			found = append(found, c)
 		}
 	}
 	return found
+}
+
+// try makes a candidate of an endpoint, or says why it answers nothing.
+func (q Query) try(s *row.Service, b row.Backend) (c candidate, why string) {
+	e := b.Endpoint
+	declared, named := s.Port(q.Port)
+	port := targetPort(e, declared, named, q.Port)
+	switch {
+	case !e.Address.IsValid():
+		return c, "its address is no IP"
+	case !e.Ready:
+		return c, "it is not ready"
+	case q.Instance != "" && e.Hostname != q.Instance:
+		return c, "it is another instance"
+	// A workload that has not arrived, or is gone, or has ended: nothing true can
+	// be said of the address.
+	case e.Workload != row.NoName && b.Peer.Workload == nil:
+		return c, "the workload that it names does not exist"
+	case e.Workload != row.NoName && b.Peer.Workload.Phase == row.Ended:
+		return c, "its pod has ended"
+	case port == 0 && named:
+		return c, "its slice has no port of that name"
+	case port == 0:
+		return c, "its slice has no port"
+	}
+	return candidate{Backend: b, at: netip.AddrPortFrom(e.Address, port)}, ""
 }
 
 // targetPort is the port of the slice that a Service's port leads to: the one
@@ -180,25 +196,24 @@ func onNode(all []candidate, node string) []candidate {
 
 // inZone follows topology hints. One endpoint without a hint means that the
 // hints are being changed and must not be believed; hints that leave nothing
-// would be an outage. Both give everything.
-func inZone(all []candidate, zone string) []candidate {
+// would be an outage. Both give everything. It also says what it did.
+func inZone(all []candidate, zone string) (kept []candidate, rule string) {
 	if zone == "" {
-		return all
+		return all, "the client's zone is not known, so all zones are used"
 	}
-	var kept []candidate
 	here := row.NameOf(zone)
 	for _, b := range all {
 		if len(b.Endpoint.Hints) == 0 {
-			return all
+			return all, "an endpoint has no topology hint, so hints are not followed"
 		}
 		if slices.Contains(b.Endpoint.Hints, here) {
 			kept = append(kept, b)
 		}
 	}
 	if len(kept) == 0 {
-		return all
+		return all, "no hint is for the client's zone, so all zones are used"
 	}
-	return kept
+	return kept, "the topology hints for the client's zone are followed"
 }
 
 // distinct keeps one address for each pod and family. Slices are rewritten one

@@ -156,6 +156,15 @@ func question(t *testing.T, c derive.Config, tables *table.Table, line string, o
 	}
 	key := table.ServiceKey(target.Namespace, target.Name)
 	q := derive.Query{Port: target.Port, Instance: target.Instance}
+	if f[0] == "explain" {
+		for _, step := range explanation(c, tables, target, q, derive.Client{Node: node, Zone: tables.Zone(node)}, ns) {
+			fmt.Fprintf(out, "%s: %s\n", step.About, step.Rule)
+			for _, o := range step.Objects {
+				fmt.Fprintf(out, "  %s %s/%s %s\n", o.Kind, o.Namespace, o.Name, o.Key)
+			}
+		}
+		return
+	}
 	if f[0] == "get" {
 		s := tables.Service(key)
 		if r := derive.Refused(s, target.Namespace, target.Name, f[1]); r != nil {
@@ -194,6 +203,24 @@ func question(t *testing.T, c derive.Config, tables *table.Table, line string, o
 		p, err = serviceProfile(c, tables, target.Namespace, target.Name, target.Port, ns)
 	}
 	writeProfile(out, p, err)
+}
+
+func explanation(c derive.Config, tables *table.Table, target ask.Target, q derive.Query, client derive.Client, ns string) []derive.Step {
+	if target.IP.IsValid() {
+		return c.ExplainAddress(tables.Address(target.IP), netip.AddrPortFrom(target.IP, target.Port))
+	}
+	key := table.ServiceKey(target.Namespace, target.Name)
+	facts, _ := tables.Endpoints(key)
+	steps := c.ExplainEndpoints(derive.Member{Facts: facts}, "", q, client)
+	if target.Instance != "" || facts.Service == nil {
+		return steps
+	}
+	namespaces, full := c.ProfileNames(target.Namespace, target.Name, ns)
+	var keys []string
+	for _, in := range namespaces {
+		keys = append(keys, table.ProfileKey(in, full))
+	}
+	return append(steps, c.ExplainProfile(tables.Profile(key, keys...), target.Port)...)
 }
 
 func serviceProfile(c derive.Config, tables *table.Table, namespace, name string, port uint16, client string) (*pb.DestinationProfile, error) {

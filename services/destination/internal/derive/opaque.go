@@ -7,19 +7,25 @@ import "github.com/weftmesh/weft/services/destination/internal/row"
 // a Server does. Any opaque Server is enough, so removing one of two changes
 // nothing (Linkerd forgets the other one).
 func (c Config) opaque(p row.Peer, port uint16, servers []*row.Server) bool {
-	set := c.Opaque
+	is, _, _ := c.opaqueBy(p, port, servers)
+	return is
+}
+
+// opaqueBy also says by what: a rule, and the Server where it was one.
+func (c Config) opaqueBy(p row.Peer, port uint16, servers []*row.Server) (is bool, rule string, by *row.Server) {
+	set, rule := c.Opaque, "the port is on the default list of opaque ports"
 	if p.Template.Opaque != nil {
-		set = *p.Template.Opaque
+		set, rule = *p.Template.Opaque, "the workload's annotation config.linkerd.io/opaque-ports has the port"
 	}
 	if set.Has(port) {
-		return true
+		return true, rule, nil
 	}
 	for _, s := range servers {
 		if selects(s, p, port) {
-			return true
+			return true, "a Server says that the port is opaque", s
 		}
 	}
-	return false
+	return false, "", nil
 }
 
 // selects reports whether an opaque Server is about this port of the workload.

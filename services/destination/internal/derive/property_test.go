@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/row"
 	"github.com/weftmesh/weft/services/destination/internal/row/rowtest"
 	"github.com/weftmesh/weft/services/destination/internal/table"
 )
@@ -61,7 +63,8 @@ delete endpoint grove/plum/u/10.0.1.%[1]d
 
 // TestEndpointsIsAFunctionOfTheFacts: through any run of changes, an answer made
 // from the last one equals one made afresh; Diff turns each answer into the next;
-// and the same rows put in another order give the same answer.
+// the same rows put in another order give the same answer; and an explanation
+// comes to the same addresses.
 func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 	changes, c, q := menu(t), config(), derive.Query{Port: 80}
 	for seed := range uint64(100) {
@@ -80,6 +83,9 @@ func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 			if afresh := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, nil); !next.Equal(afresh) || next.Unusable != afresh.Unusable {
 				t.Fatalf("seed %d: an answer depends on the one before it", seed)
 			}
+			if used := explained(c, facts, q, client); !slices.Equal(used, addresses(next)) {
+				t.Fatalf("seed %d: explained as %v, answered with %v", seed, used, addresses(next))
+			}
 			fold(told, last, next)
 			if !same(told, next) {
 				t.Fatalf("seed %d: the differences do not add up", seed)
@@ -96,6 +102,25 @@ func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 			t.Fatalf("seed %d: the order of arrival changed the answer", seed)
 		}
 	}
+}
+
+// explained are the addresses that an explanation says are used.
+func explained(c derive.Config, facts row.ServiceFacts, q derive.Query, client derive.Client) []string {
+	var used []string
+	for _, s := range c.ExplainEndpoints(derive.Member{Facts: facts}, "", q, client) {
+		if strings.HasPrefix(s.Rule, "used: ") {
+			used = append(used, s.About)
+		}
+	}
+	return used
+}
+
+func addresses(v *derive.View) []string {
+	var all []string
+	for _, a := range v.Addrs {
+		all = append(all, a.At.String())
+	}
+	return all
 }
 
 func fold(told map[netip.AddrPort][]byte, last, next *derive.View) {

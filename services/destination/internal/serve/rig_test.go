@@ -40,6 +40,7 @@ type rig struct {
 	api    *API
 	reg    *prometheus.Registry
 	client pb.DestinationClient
+	conn   *grpc.ClientConn
 }
 
 func newRig(t testing.TB, cfg Config, dial ...grpc.DialOption) *rig {
@@ -51,6 +52,7 @@ func newRig(t testing.TB, cfg Config, dial ...grpc.DialOption) *rig {
 	}, cfg, r.reg)
 	server := rpc.NewServer(r.reg, grpc.MaxConcurrentStreams(0), grpc.ForceServerCodecV2(NewCodec()))
 	r.api.Register(server)
+	NewExplain(r.api, copied{}).Register(server)
 	lis := bufconn.Listen(64 << 10)
 	served := make(chan struct{})
 	go func() {
@@ -63,7 +65,7 @@ func newRig(t testing.TB, cfg Config, dial ...grpc.DialOption) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.client = pb.NewDestinationClient(conn)
+	r.client, r.conn = pb.NewDestinationClient(conn), conn
 	t.Cleanup(func() {
 		_ = conn.Close()
 		r.api.Stop()

@@ -107,6 +107,13 @@ func (t *Table) Address(ip netip.Addr) row.AddressFacts {
 	return facts
 }
 
+// Pod is a pod and its template; zero while they are not both there.
+func (t *Table) Pod(namespace, name string) row.Peer {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.peer(bus.Key("pod", namespace, name))
+}
+
 // peer joins a workload to its template; zero until both are there.
 func (t *Table) peer(key string) row.Peer {
 	w := t.workloads[key]
