@@ -11,7 +11,9 @@ import (
 const given = `
 identityTrustAnchorsPEM: "-----BEGIN CERTIFICATE-----\nanchor\n-----END CERTIFICATE-----"
 identity: {issuer: {tls: {crtPEM: "-----BEGIN CERTIFICATE-----\nissuer\n-----END CERTIFICATE-----", keyPEM: "-----BEGIN EC PRIVATE KEY-----\nx\n-----END EC PRIVATE KEY-----"}}}
-proxyInjector: {crtPEM: "-----BEGIN CERTIFICATE-----\nhook\n-----END CERTIFICATE-----", keyPEM: "-----BEGIN EC PRIVATE KEY-----\nx\n-----END EC PRIVATE KEY-----"}
+proxyInjector: &hook {crtPEM: "-----BEGIN CERTIFICATE-----\nhook\n-----END CERTIFICATE-----", keyPEM: "-----BEGIN EC PRIVATE KEY-----\nx\n-----END EC PRIVATE KEY-----"}
+policyValidator: *hook
+profileValidator: *hook
 `
 
 // TestProblems: what cannot work is refused with what, why and next.
@@ -29,6 +31,8 @@ func TestProblems(t *testing.T) {
 		{"a webhook's Secret of others without a CA", `proxyInjector: {externalSecret: true}`, "externalSecret without a CA"},
 		{"half a certificate of the webhook", `proxyInjector: {crtPEM: "-----BEGIN CERTIFICATE-----"}`, "only one is given"},
 		{"two makers of the webhook's certificate", `proxyInjector: {externalSecret: true, caBundle: "-----BEGIN CERTIFICATE-----", certManager: {enabled: true}}`, "certManager.enabled together with externalSecret"},
+		{"half a certificate of a validator", `policyValidator: {keyPEM: "-----BEGIN EC PRIVATE KEY-----"}`, "policyValidator.crtPEM and keyPEM: only one is given"},
+		{"a validator's Secret of others without a CA", `profileValidator: {externalSecret: true}`, "profileValidator.externalSecret without a CA"},
 		{"half an authority of the bus", `bus: {tls: {caPEM: "-----BEGIN CERTIFICATE-----"}}`, "caPEM and caKeyPEM: only one is given"},
 		{"no bus", `{nats: {enabled: false}, bus: {tls: {source: secrets}}}`, "nats.enabled is false and nats.url is empty"},
 		{"two buses", `nats: {url: "tls://a:4222"}`, "nats.url is set while nats.enabled is true"},

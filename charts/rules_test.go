@@ -127,22 +127,39 @@ func TestTokens(t *testing.T) {
 }
 
 // TestWebhookCannotLockOut asks for each namespace and pod that must start
-// without us whether the webhook would see it, also when the values forget it.
+// without us whether the webhook would see it, also when the values forget it,
+// and the same for what the validators see.
 func TestWebhookCannotLockOut(t *testing.T) {
 	for name, over := range map[string]string{
 		"default": "",
 		"fail":    "webhookFailurePolicy: Fail",
-		"emptied": "proxyInjector: {namespaceSelector: {matchExpressions: null}, objectSelector: {matchExpressions: null}}",
+		"emptied": "{proxyInjector: {namespaceSelector: {matchExpressions: null}, objectSelector: {matchExpressions: null}}, " +
+			"policyValidator: {namespaceSelector: {matchExpressions: null}}, profileValidator: {namespaceSelector: {matchExpressions: null}}}",
 		"replaced": `proxyInjector: {namespaceSelector: {matchExpressions: null, matchLabels: {team: a}},
-  objectSelector: {matchExpressions: [{key: x, operator: Exists}]}}`,
+  objectSelector: {matchExpressions: [{key: x, operator: Exists}]}}
+policyValidator: {namespaceSelector: {matchExpressions: null, matchLabels: {team: a}}}
+profileValidator: {namespaceSelector: {matchLabels: {team: a}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := rendered(t, charts.ControlPlane, over)
 			hook := find[*admissionv1.MutatingWebhookConfiguration](t, list, "MutatingWebhookConfiguration", "linkerd-proxy-injector-webhook-config").Webhooks[0]
-			for _, ns := range []string{"kube-system", "kube-node-lease", "linkerd"} {
-				// The worst case: everything that could be asked for.
-				if matches(t, hook.NamespaceSelector, map[string]string{"kubernetes.io/metadata.name": ns, "team": "a"}) {
-					t.Errorf("it sees namespace %s", ns)
+			namespaces := map[string]*metav1.LabelSelector{hook.Name: hook.NamespaceSelector}
+			for _, validator := range []string{"linkerd-policy-validator", "linkerd-sp-validator"} {
+				hook := find[*admissionv1.ValidatingWebhookConfiguration](t, list, "ValidatingWebhookConfiguration", validator+"-webhook-config").Webhooks[0]
+				namespaces[hook.Name] = hook.NamespaceSelector
+			}
+			for who, selector := range namespaces {
+				for _, ns := range []string{"kube-system", "kube-node-lease", "linkerd"} {
+					// The worst case: everything that could be asked for.
+					if matches(t, selector, map[string]string{"kubernetes.io/metadata.name": ns, "team": "a"}) {
+						t.Errorf("%s sees namespace %s", who, ns)
+					}
+				}
+				if name != "replaced" && !matches(t, selector, map[string]string{"kubernetes.io/metadata.name": "shop"}) {
+					t.Errorf("%s does not see namespace shop", who)
+				}
+				if name == "default" && matches(t, selector, map[string]string{"kubernetes.io/metadata.name": "shop", "config.linkerd.io/admission-webhooks": "disabled"}) {
+					t.Errorf("%s sees a namespace that wants none", who)
 				}
 			}
 			for _, w := range workloads(t, list) {
@@ -154,9 +171,6 @@ func TestWebhookCannotLockOut(t *testing.T) {
 				if matches(t, hook.ObjectSelector, withLabel(w.pod.Labels, "x")) {
 					t.Errorf("it sees pods of %s", w.name)
 				}
-			}
-			if name != "replaced" && !matches(t, hook.NamespaceSelector, map[string]string{"kubernetes.io/metadata.name": "shop"}) {
-				t.Error("it does not see namespace shop")
 			}
 		})
 	}
@@ -349,7 +363,7 @@ func TestNamespace(t *testing.T) {
 		if list[0].Kind != "Namespace" || list[0].Name != "mesh" || !strings.Contains(list[0].YAML, "linkerd.io/inject: disabled") {
 			t.Errorf("%s begins with %s:\n%s", chart, title(list[0]), list[0].YAML)
 		}
-		if last := list[len(list)-1]; chart == charts.ControlPlane && last.Kind != "MutatingWebhookConfiguration" {
+		if last := list[len(list)-1]; chart == charts.ControlPlane && !strings.HasSuffix(last.Kind, "WebhookConfiguration") {
 			t.Errorf("%s ends with %s", chart, title(last))
 		}
 	}

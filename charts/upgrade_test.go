@@ -116,13 +116,16 @@ func (w world) anchors(t *testing.T) string {
 }
 
 // TestRenewal: what was made here is made anew in the second half of its life;
-// the bus keeps its authority, and the API server trusts the webhook's former
-// certificate until the injector has the new one.
+// the bus keeps its authority, and the API server trusts a webhook's former
+// certificate until its server has the new one.
 func TestRenewal(t *testing.T) {
 	w := world{}
 	w.install(t, "", false)
 	before := maps.Clone(w)
-	w.age(t, "linkerd-proxy-injector-k8s-tls")
+	webhooks := []string{"linkerd-proxy-injector", "linkerd-policy-validator", "linkerd-sp-validator"}
+	for _, hook := range webhooks {
+		w.age(t, hook+"-k8s-tls")
+	}
 	w.age(t, "weft-bus-policy")
 	w.install(t, "", true)
 
@@ -137,15 +140,18 @@ func TestRenewal(t *testing.T) {
 	}
 	verify(t, w.data(t, "weft-bus-policy", "tls.crt"), w.data(t, "weft-bus-ca", "tls.crt"), "policy.bus.weft")
 
-	ca := w.data(t, "linkerd-proxy-injector-k8s-tls", "ca.crt")
-	for which, crt := range map[string]string{
-		"new":    w.data(t, "linkerd-proxy-injector-k8s-tls", "tls.crt"),
-		"former": before.data(t, "linkerd-proxy-injector-k8s-tls", "tls.crt"),
-	} {
-		if !strings.Contains(ca, strings.TrimSpace(crt)) {
-			t.Errorf("the webhook's %s certificate is not trusted", which)
+	for _, hook := range webhooks {
+		secret := hook + "-k8s-tls"
+		ca := w.data(t, secret, "ca.crt")
+		for which, crt := range map[string]string{"new": w.data(t, secret, "tls.crt"), "former": before.data(t, secret, "tls.crt")} {
+			if !strings.Contains(ca, strings.TrimSpace(crt)) {
+				t.Errorf("the %s certificate of %s is not trusted", which, hook)
+			}
+			verify(t, crt, ca, hook+".linkerd.svc")
 		}
-		verify(t, crt, ca, "linkerd-proxy-injector.linkerd.svc")
+		if w.data(t, secret, "tls.crt") == before.data(t, secret, "tls.crt") {
+			t.Errorf("the certificate of %s was not renewed", hook)
+		}
 	}
 }
 

@@ -1,6 +1,6 @@
 {{/*
-Certificates. Each of the three kinds (identity's issuer, the webhook's, the bus's) is given, made here, or made by
-cert-manager. What is made here is made once a render and remembered in .Values (key _weft, never shown), so that any
+Certificates. Each of the three kinds (identity's issuer, a webhook's (_hooks.tpl), the bus's) is given, made here, or
+made by cert-manager. What is made here is made once a render and remembered in .Values (key _weft, never shown), so that any
 template may ask first; and it is kept over upgrades, because the cluster is looked at before anything is made.
 */}}
 
@@ -62,32 +62,6 @@ template may ask first; and it is kept over upgrades, because the cluster is loo
 {{/* weft.renewAfter: half a year from now, in seconds of Unix time; what is made here lives a year. */}}
 {{- define "weft.renewAfter" -}}
 {{ add (now | unixEpoch | int64) 15768000 }}
-{{- end }}
-
-{{/* weft.webhook.make: fills _weft.webhook with {mine, crt, key, ca, renewAfter}; ca is "" when others inject it. */}}
-{{- define "weft.webhook.make" -}}
-{{- include "weft.memo" . }}
-{{- if not (hasKey .Values._weft "webhook") }}
-{{- $i := .Values.proxyInjector }}{{ $ns := .Release.Namespace }}
-{{- $got := dict "mine" false "ca" ($i.caBundle | trim) }}
-{{- if $i.crtPEM }}
-{{- $got = dict "mine" true "crt" ($i.crtPEM | trim) "key" ($i.keyPEM | trim) "ca" ($i.caBundle | default $i.crtPEM | trim) "renewAfter" "" }}
-{{- else if not (or $i.externalSecret $i.certManager.enabled) }}
-{{- $secret := lookup "v1" "Secret" $ns "linkerd-proxy-injector-k8s-tls" | default dict }}{{ $data := $secret.data | default dict }}
-{{- if and (index $data "tls.crt") (include "weft.fresh" (dict "secret" $secret)) }}
-{{- $got = dict "mine" true "crt" (index $data "tls.crt" | b64dec | trim) "key" (index $data "tls.key" | b64dec | trim)
-    "ca" (index $data "ca.crt" | default (index $data "tls.crt") | b64dec | trim) "renewAfter" (index $secret.metadata.annotations "charts.weftmesh.io/renew-after") }}
-{{- else }}
-{{- $name := printf "linkerd-proxy-injector.%s.svc" $ns }}
-{{- $made := genSelfSignedCertWithKey $name nil (list $name) 365 (genPrivateKey "ecdsa") }}
-{{- /* the former one stays trusted until the injector has seen the new file */}}
-{{- $ca := $made.Cert | trim }}
-{{- with index $data "tls.crt" }}{{ $ca = printf "%s\n%s" $ca (. | b64dec | trim) }}{{ end }}
-{{- $got = dict "mine" true "crt" ($made.Cert | trim) "key" ($made.Key | trim) "ca" $ca "renewAfter" (include "weft.renewAfter" .) }}
-{{- end }}
-{{- end }}
-{{- $_ := set .Values._weft "webhook" $got }}
-{{- end }}
 {{- end }}
 
 {{/* weft.bus.make: fills _weft.bus with a dict of Secrets by name, each {crt, key, ca, renewAfter}. */}}

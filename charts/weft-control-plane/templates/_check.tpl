@@ -25,12 +25,17 @@
 {{- if and $issuer.certManager.enabled (not $issuer.certManager.issuerRef.name) }}
 {{- $problems = append $problems "identity.issuer.certManager.enabled without issuerRef.name.\n  why:  cert-manager must know who signs the issuer\n  next: set identity.issuer.certManager.issuerRef.name (and kind) to an Issuer that holds the trust anchor's key" }}
 {{- end }}
-{{- $i := $v.proxyInjector }}
+{{- range $hook, $_ := include "weft.hooks" . | fromJson }}
+{{- $i := index $v $hook }}
 {{- if and $i.externalSecret (not (or $i.caBundle $i.injectCaFrom $i.injectCaFromSecret)) }}
-{{- $problems = append $problems "proxyInjector.externalSecret without a CA.\n  why:  the API server must be told whom to trust when it calls the injector\n  next: set proxyInjector.caBundle, or injectCaFrom / injectCaFromSecret if cert-manager is to fill it in" }}
+{{- $problems = append $problems (printf "%s.externalSecret without a CA.\n  why:  the API server must be told whom to trust when it calls the webhook\n  next: set %s.caBundle, or injectCaFrom / injectCaFromSecret if cert-manager is to fill it in" $hook $hook) }}
 {{- end }}
 {{- if ne (empty $i.crtPEM) (empty $i.keyPEM) }}
-{{- $problems = append $problems "proxyInjector.crtPEM and keyPEM: only one is given.\n  why:  the webhook serves with both\n  next: give both, or neither to have them made" }}
+{{- $problems = append $problems (printf "%s.crtPEM and keyPEM: only one is given.\n  why:  the webhook serves with both\n  next: give both, or neither to have them made" $hook) }}
+{{- end }}
+{{- if and $i.certManager.enabled (or $i.externalSecret $i.crtPEM) }}
+{{- $problems = append $problems (printf "%s: certManager.enabled together with externalSecret or crtPEM.\n  why:  the Secret would have two owners\n  next: keep one of them" $hook) }}
+{{- end }}
 {{- end }}
 {{- if ne (empty $v.bus.tls.caPEM) (empty $v.bus.tls.caKeyPEM) }}
 {{- $problems = append $problems "bus.tls.caPEM and caKeyPEM: only one is given.\n  why:  the bus's certificates are signed with them\n  next: give both, or set bus.tls.source=secrets and make the Secrets yourself" }}
@@ -81,9 +86,6 @@
 {{- end }}
 {{- if and (gt (int $v.proxyInit.closeWaitTimeoutSecs) 0) (not $v.proxyInit.runAsRoot) (not $v.cniEnabled) }}
 {{- $problems = append $problems "proxyInit.closeWaitTimeoutSecs needs proxyInit.runAsRoot=true.\n  why:  it writes a kernel setting\n  next: set proxyInit.runAsRoot=true, or leave the timeout at 0" }}
-{{- end }}
-{{- if and $v.proxyInjector.certManager.enabled (or $i.externalSecret $i.crtPEM) }}
-{{- $problems = append $problems "proxyInjector: certManager.enabled together with externalSecret or crtPEM.\n  why:  the Secret would have two owners\n  next: keep one of them" }}
 {{- end }}
 {{- if $problems }}
 {{- fail (printf "\n\n%s\n" (join "\n\n" $problems)) }}

@@ -10,8 +10,10 @@ out, and test TestNoPrivateKeys looks whether that was enough.
 {{- $_ = set $v "identityTrustAnchorsPEM" $anchors }}
 {{- $_ = set $v.identity.issuer "scheme" (include "weft.identity.scheme" .) }}
 {{- $_ = set $v.identity.issuer "tls" (dict "crtPEM" .Values._weft.identity.crt) }}
-{{- $_ = unset $v.proxyInjector "keyPEM" }}
-{{- $_ = unset $v.proxyInjector "crtPEM" }}
+{{- range $hook, $of := include "weft.hooks" . | fromJson }}
+{{- $_ := unset (index $v $hook) "keyPEM" }}
+{{- $_ = unset (index $v $hook) "crtPEM" }}
+{{- end }}
 {{- $_ = unset $v.bus.tls "caKeyPEM" }}
 {{- $_ = set $v.proxy.image "name" ($v.proxy.image.name | default (printf "%s/proxy" $v.registry)) }}
 {{- $_ = set $v.proxy.image "version" ($v.proxy.image.version | default $v.linkerdVersion) }}
