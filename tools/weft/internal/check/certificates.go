@@ -131,9 +131,6 @@ func (w *World) webhooks() engine.Category {
 		next := fmt.Sprintf("delete Secret %s and %s, or let cert-manager renew it", h.secret, reinstall)
 		checks = append(checks,
 			engine.Check{Name: h.name + " webhook has valid cert", Anchor: "l5d-" + h.name + "-webhook-cert-valid", Fatal: true, Run: func(ctx context.Context) error {
-				if err := w.applies(ctx, h); err != nil {
-					return err
-				}
 				cert, roots, err := w.hookCerts(ctx, h)
 				if err != nil {
 					return err
@@ -141,9 +138,6 @@ func (w *World) webhooks() engine.Category {
 				return judge.Serves(cert, roots, w.Now(), fmt.Sprintf("%s.%s.svc", h.host, w.Namespace), next)
 			}},
 			engine.Check{Name: h.name + " cert is valid for at least 60 days", Anchor: "l5d-" + h.name + "-webhook-cert-not-expiring-soon", Warning: true, Run: func(ctx context.Context) error {
-				if err := w.applies(ctx, h); err != nil {
-					return err
-				}
 				cert, _, err := w.hookCerts(ctx, h)
 				if err != nil {
 					return err
@@ -153,34 +147,6 @@ func (w *World) webhooks() engine.Category {
 		)
 	}
 	return engine.Category{Name: "linkerd-webhooks-and-apisvc-tls", Checks: checks}
-}
-
-// has says whether the control plane has a webhook: its certificate, or its
-// configuration.
-func (w *World) has(ctx context.Context, h hook) (bool, error) {
-	for _, t := range []thing{{kube.Secrets, "Secret", w.Namespace, h.secret}, {h.gvr, "", "", h.config}} {
-		_, err := w.door.Get(ctx, t.gvr, t.ns, t.name)
-		if err == nil {
-			return true, nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// applies skips the checks of a validator that the control plane does not have.
-// The injector must be there.
-func (w *World) applies(ctx context.Context, h hook) error {
-	if h.gvr == kube.MutatingWebhooks {
-		return nil
-	}
-	there, err := w.has(ctx, h)
-	if err != nil {
-		return err
-	}
-	return unless(there, "no "+h.name)
 }
 
 // hookCerts reads what a webhook's server shows and what the API server trusts.

@@ -186,7 +186,8 @@ func (w *World) linkerdConfig() engine.Category {
 		exist("ServiceAccounts exist", "l5d-existence-sa", serviceAccounts...),
 		{Name: "control plane CustomResourceDefinitions exist", Anchor: "l5d-existence-crd", Fatal: true, Run: w.crdsExist},
 		exist("MutatingWebhookConfigurations exist", "l5d-existence-mwc", thing{kube.MutatingWebhooks, "MutatingWebhookConfiguration", "", injectorHook}),
-		{Name: "control plane ValidatingWebhookConfigurations exist", Anchor: "l5d-existence-vwc", Fatal: true, Run: w.validators},
+		exist("ValidatingWebhookConfigurations exist", "l5d-existence-vwc",
+			thing{kube.ValidatingWebhooks, "ValidatingWebhookConfiguration", "", policyHook}, thing{kube.ValidatingWebhooks, "ValidatingWebhookConfiguration", "", profileHook}),
 		{Name: "proxy-init container runs as root user if docker container runtime is used", Anchor: "l5d-proxy-init-run-as-root", Run: func(ctx context.Context) error {
 			if err := unless(!w.usesCNI(), "the CNI plugin does proxy-init's work"); err != nil {
 				return err
@@ -198,28 +199,6 @@ func (w *World) linkerdConfig() engine.Category {
 			return judge.DockerNeedsRoot(nodes, w.config.ProxyInit.RunAsRoot)
 		}},
 	}}
-}
-
-// validators judges the validating webhooks whose certificates there are; a
-// control plane without any has no such webhook.
-func (w *World) validators(ctx context.Context) error {
-	var all []thing
-	for _, h := range hooks {
-		if h.gvr != kube.ValidatingWebhooks {
-			continue
-		}
-		there, err := w.has(ctx, h)
-		if err != nil {
-			return err
-		}
-		if there {
-			all = append(all, thing{h.gvr, "ValidatingWebhookConfiguration", "", h.config})
-		}
-	}
-	if err := unless(len(all) > 0, "no validators"); err != nil {
-		return err
-	}
-	return w.exist(ctx, reinstall, all...)
 }
 
 func (w *World) ha() engine.Category {

@@ -70,10 +70,13 @@ func TestChartsMakeWhatIsLookedFor(t *testing.T) {
 			t.Errorf("the CNI plugin's chart makes no %s %s", kind, name)
 		}
 	}
-	// Where a chart makes a validator, its checks are no longer to be skipped.
 	for _, h := range hooks {
-		if h.gvr == kube.ValidatingWebhooks && has("ValidatingWebhookConfiguration", h.config) != has("Secret", h.secret) {
-			t.Errorf("the chart makes one of %s and %s, not the other", h.config, h.secret)
+		kind := "ValidatingWebhookConfiguration"
+		if h.gvr == kube.MutatingWebhooks {
+			kind = "MutatingWebhookConfiguration"
+		}
+		if !has(kind, h.config) || !has("Secret", h.secret) || !has("Service", h.host) {
+			t.Errorf("the chart does not make all of %s, %s and %s", h.config, h.secret, h.host)
 		}
 	}
 }
