@@ -78,7 +78,11 @@ func randomWorld(r *rand.Rand) []object {
 	for _, ns := range namespaces {
 		for i := range 3 {
 			name := fmt.Sprintf("s%d", i)
-			s := &busv1.Server{Namespace: ns, Name: name, CreatedAt: int64(r.IntN(3)), AccessPolicy: pick(r, "", "deny", "deny", "all-authenticated", "typo")}
+			s := &busv1.Server{
+				Namespace: ns, Name: name, CreatedAt: int64(r.IntN(3)), AccessPolicy: pick(r, "", "deny", "deny", "all-authenticated", "typo"),
+				ProxyProtocol: pick(r, "", "unknown", "HTTP/1", "HTTP/2", "gRPC", "gRPC", "opaque"),
+				Labels:        map[string]string{"tier": pick(r, "front", "back")},
+			}
 			if r.IntN(2) == 0 {
 				s.Port = uint32(pick(r, ports...))
 			} else {
@@ -93,13 +97,15 @@ func randomWorld(r *rand.Rand) []object {
 			}
 			out = append(out, object{busv1.Table_TABLE_SERVERS, bus.Key(ns, name), s})
 		}
-		for i := range 5 {
+		routes := randomRoutes(r, ns)
+		out = append(out, routes...)
+		for i := range 6 {
 			name := fmt.Sprintf("p%d", i)
 			p := &busv1.AuthorizationPolicy{Namespace: ns, Name: name, Target: pick(r,
 				&busv1.Ref{Group: "policy.linkerd.io", Kind: "Server", Name: pick(r, "s0", "s1", "s2")},
 				&busv1.Ref{Group: "policy.linkerd.io", Kind: "Server", Name: pick(r, "s0", "s1", "s2")},
 				&busv1.Ref{Kind: "Namespace", Name: pick(r, namespaces...)},
-				&busv1.Ref{Group: "policy.linkerd.io", Kind: "HTTPRoute", Name: "s0"})}
+				refTo(pick(r, routes...)), refTo(pick(r, routes...)), randomRouteRef(r))}
 			for range r.IntN(3) {
 				ref := &busv1.Ref{
 					Group: "policy.linkerd.io", Kind: pick(r, "MeshTLSAuthentication", "NetworkAuthentication"),
@@ -112,6 +118,7 @@ func randomWorld(r *rand.Rand) []object {
 			}
 			out = append(out, object{busv1.Table_TABLE_AUTHORIZATION_POLICIES, bus.Key(ns, name), p})
 		}
+		out = append(out, randomAuthorizations(r, ns)...)
 		for i := range 2 {
 			name := fmt.Sprintf("a%d", i)
 			out = append(out, object{busv1.Table_TABLE_MESH_TLS_AUTHENTICATIONS, bus.Key(ns, name), &busv1.MeshTLSAuthentication{
@@ -188,7 +195,7 @@ func (m model) grants(s *busv1.Server) []string {
 			continue
 		}
 		t := p.GetTarget()
-		if t.GetKind() == "Server" && t.GetName() != s.GetName() || t.GetKind() == "Namespace" && t.GetName() != s.GetNamespace() || t.GetKind() == "HTTPRoute" {
+		if t.GetKind() == "Server" && t.GetName() != s.GetName() || t.GetKind() == "Namespace" && t.GetName() != s.GetNamespace() || strings.HasSuffix(t.GetKind(), "Route") {
 			continue
 		}
 		who, nets, good := "anybody", "everywhere", true
@@ -217,6 +224,7 @@ func (m model) grants(s *busv1.Server) []string {
 			out = append(out, p.GetName()+": "+who+" from "+nets)
 		}
 	}
+	out = append(out, m.serverGrants(s)...)
 	slices.Sort(out)
 	if s.GetAccessPolicy() == "all-authenticated" {
 		out = append(out, "all-authenticated: * from everywhere")
@@ -238,6 +246,9 @@ func shown(s *inbound.Server) []string {
 				ids = append(ids, strings.Join(append([]string{"*"}, suffix.GetParts()...), "."))
 			}
 			who = strings.Join(ids, " ")
+			if tls.GetUnauthenticated() != nil {
+				who = "tls"
+			}
 		}
 		var nets []string
 		for _, n := range a.GetNetworks() {
