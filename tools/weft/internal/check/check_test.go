@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -224,6 +225,13 @@ func (s *stage) run(t *testing.T, words []string) error {
 			w.CNI = true
 		case "expect":
 			w.Expected = value
+		case "newest":
+			w.Newest = func(context.Context) (string, error) {
+				if value == "" {
+					return "", &say.Problem{What: "the newest version is not known", Next: "look"}
+				}
+				return value, nil
+			}
 		case "manifests":
 			w.Manifests = func() ([]*unstructured.Unstructured, error) {
 				obj := &unstructured.Unstructured{}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -66,26 +65,19 @@ const bundleVersion = "gateway.networking.k8s.io/bundle-version"
 // gatewayCRDs are those that must be there; TLS and TCP routes are optional.
 var gatewayCRDs = []string{"httproutes.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io"}
 
-const gatewayNext = "install the Gateway API's standard channel, " + minGatewayAPI + " or later (https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api)"
+const gatewayNext = "install the Gateway API " + minGatewayAPI + " or later, its own release (https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api)\n" +
+	"or what we bring: weft install --crds --set installGatewayAPI=true | kubectl apply --server-side -f -"
 
-// gatewayAPI is one check in two: Linkerd does not start without these CRDs, so
-// that its check is fatal; to this mesh their absence only means that there are
-// no such routes. Old ones are fatal to both. One of the two is always skipped.
 func (w *World) gatewayAPI() engine.Category {
-	const name, anchor = "Gateway API CRDs are installed", "gateway-api-crd"
 	return engine.Category{Name: "gateway-api-crd", Checks: []engine.Check{
-		{Name: name, Anchor: anchor, Warning: true, Run: func(ctx context.Context) error {
+		{Name: "Gateway API CRDs are installed", Anchor: "gateway-api-crd", Fatal: true, Run: func(ctx context.Context) error {
 			var all []thing
 			for _, crd := range gatewayCRDs {
 				all = append(all, thing{kube.CRDs, "CustomResourceDefinition", "", crd})
 			}
-			err := w.exist(ctx, gatewayNext+"; without it there are no HTTPRoutes and GRPCRoutes of that API", all...)
-			if apierrors.IsNotFound(err) {
+			if err := w.exist(ctx, gatewayNext, all...); err != nil {
 				return err
 			}
-			return engine.Skip("the next check tells it")
-		}},
-		{Name: name, Anchor: anchor, Fatal: true, Run: func(ctx context.Context) error {
 			for _, crd := range gatewayCRDs {
 				if err := w.gatewayCRD(ctx, crd); err != nil {
 					return err
@@ -99,9 +91,6 @@ func (w *World) gatewayAPI() engine.Category {
 func (w *World) gatewayCRD(ctx context.Context, name string) error {
 	object := "CustomResourceDefinition " + name
 	crd, err := w.door.Get(ctx, kube.CRDs, "", name)
-	if apierrors.IsNotFound(err) {
-		return engine.Skip("the former check told it")
-	}
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type flags struct {
 	cni              bool
 	namespace        string
 	expected         string
+	releases         string // who is asked for the newest version
 	version          string // instead of this program's
 	wait             time.Duration
 	format           report.Format
@@ -49,8 +50,9 @@ watcher, which Linkerd does not have.
 
   √  it is well   ‼  it is not, but the mesh works   ×  it is not
 
-The exit code is 0 if nothing has ×. Nothing in the cluster is changed. Nobody is
-asked for the newest version: --expected-version says which it is.`,
+The exit code is 0 if nothing has ×. Nothing in the cluster is changed. For the
+newest version --version-url is asked, for 5 seconds at most, unless
+--expected-version says which it is.`,
 		Example: `  weft check --pre                 before the installation
   weft check                       after it
   weft check --proxy -n shop       the proxies of a namespace
@@ -66,7 +68,8 @@ asked for the newest version: --expected-version says which it is.`,
 	fs.BoolVar(&f.proxy, "proxy", false, "also the workloads' proxies")
 	fs.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the workloads, with --proxy (default: all)")
 	fs.BoolVar(&f.cni, "linkerd-cni-enabled", false, "with --pre: traffic is to be redirected by the CNI plugin")
-	fs.StringVar(&f.expected, "expected-version", "", "the version that all should have (default: nobody is asked)")
+	fs.StringVar(&f.expected, "expected-version", "", "the version that all should have (default: the newest release)")
+	fs.StringVar(&f.releases, "version-url", releases, "who is asked for the newest release, {\"tag_name\": …}; empty: nobody")
 	fs.StringVar(&f.version, "cli-version-override", "", "the version that this program is taken for")
 	fs.DurationVar(&f.wait, "wait", defaultWait, "how long to wait for what may still come right")
 	fs.VarP(&f.format, "output", "o", "how to write the answers: table, json or short")
@@ -124,6 +127,9 @@ func run(cmd *cobra.Command, f *flags) error {
 		Namespace: to.Mesh, CNINamespace: to.CNI, Target: f.namespace, CNI: f.cni,
 		CLI: f.version, Expected: f.expected, Now: time.Now,
 	}
+	if f.releases != "" {
+		w.Newest = newestAt(f.releases)
+	}
 	w.Manifests = func() ([]*unstructured.Unstructured, error) {
 		return clusterManifests(charts.Options{Namespace: to.Mesh, Version: build.Version()})
 	}
@@ -136,7 +142,7 @@ func passOn(cmd *cobra.Command) []string {
 	var args []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		switch flag.Name {
-		case "output", "pre", "crds", "linkerd-cni-enabled", "expected-version":
+		case "output", "pre", "crds", "linkerd-cni-enabled", "expected-version", "version-url":
 			return // ours, or those of a run that asks no extension
 		}
 		if many, ok := flag.Value.(pflag.SliceValue); ok {

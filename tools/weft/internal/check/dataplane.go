@@ -53,10 +53,9 @@ func (w *World) dataPlane() engine.Category {
 			return judge.ProxiesReady(all, where)
 		})},
 		{Name: "data plane is up-to-date", Anchor: "l5d-data-plane-version", Warning: true, Run: func(ctx context.Context) error {
-			if w.Expected == "" {
-				return noLatest
-			}
-			return pods(func(all []corev1.Pod) error { return judge.ProxyVersions(all, w.Expected, "the latest version") })(ctx)
+			return w.upToDate(ctx, func(latest string) error {
+				return pods(func(all []corev1.Pod) error { return judge.ProxyVersions(all, latest, "the latest version") })(ctx)
+			})
 		}},
 		{Name: "data plane and cli versions match", Anchor: "l5d-data-plane-cli-version", Warning: true, Run: pods(func(all []corev1.Pod) error {
 			return judge.ProxyVersions(all, w.CLI, "this program")

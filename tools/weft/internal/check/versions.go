@@ -9,24 +9,17 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/check/judge"
 )
 
-// noLatest is why checks against the latest version are skipped: Weft has no
-// server that counts installations, so only --expected-version says what is new.
-var noLatest = engine.Skip("nobody is asked for the latest version")
-
 // cliVersion is Linkerd's linkerd-version.
 func (w *World) cliVersion() engine.Category {
 	return engine.Category{Name: "linkerd-version", Checks: []engine.Check{
-		{Name: "can determine the latest version", Anchor: "l5d-version-latest", Warning: true, Run: func(context.Context) error {
-			if w.Expected == "" {
-				return noLatest
-			}
-			return nil
+		{Name: "can determine the latest version", Anchor: "l5d-version-latest", Warning: true, Run: func(ctx context.Context) error {
+			_, err := w.latest(ctx)
+			return err
 		}},
-		{Name: "cli is up-to-date", Anchor: "l5d-version-cli", Warning: true, Run: func(context.Context) error {
-			if w.Expected == "" {
-				return noLatest
-			}
-			return same("this program", w.CLI, "the latest version", w.Expected, "install weft "+w.Expected)
+		{Name: "cli is up-to-date", Anchor: "l5d-version-cli", Warning: true, Run: func(ctx context.Context) error {
+			return w.upToDate(ctx, func(latest string) error {
+				return same("this program", w.CLI, "the latest version", latest, "install weft "+latest)
+			})
 		}},
 	}}
 }
@@ -42,11 +35,10 @@ func (w *World) controlPlaneVersion() engine.Category {
 			}
 			return nil
 		}},
-		{Name: "control plane is up-to-date", Anchor: "l5d-version-control", Warning: true, Run: func(context.Context) error {
-			if w.Expected == "" {
-				return noLatest
-			}
-			return same("the control plane (linkerdVersion in "+configMap+")", w.config.Version, "the latest version", w.Expected, reinstall)
+		{Name: "control plane is up-to-date", Anchor: "l5d-version-control", Warning: true, Run: func(ctx context.Context) error {
+			return w.upToDate(ctx, func(latest string) error {
+				return same("the control plane (linkerdVersion in "+configMap+")", w.config.Version, "the latest version", latest, reinstall)
+			})
 		}},
 		{Name: "control plane and cli versions match", Anchor: "l5d-version-control", Warning: true, Run: func(context.Context) error {
 			return same("the control plane (linkerdVersion in "+configMap+")", w.config.Version, "this program", w.CLI,
@@ -72,14 +64,13 @@ func (w *World) controlPlaneProxy() engine.Category {
 			return judge.ProxiesReady(pods, "namespace "+w.Namespace)
 		}},
 		{Name: "control plane proxies are up-to-date", Anchor: "l5d-cp-proxy-version", Warning: true, Run: func(ctx context.Context) error {
-			if w.Expected == "" {
-				return noLatest
-			}
-			pods, err := w.controlPods(ctx)
-			if err != nil {
-				return err
-			}
-			return judge.ProxyVersions(pods, w.Expected, "the latest version")
+			return w.upToDate(ctx, func(latest string) error {
+				pods, err := w.controlPods(ctx)
+				if err != nil {
+					return err
+				}
+				return judge.ProxyVersions(pods, latest, "the latest version")
+			})
 		}},
 		{Name: "control plane proxies and cli versions match", Anchor: "l5d-cp-proxy-cli-version", Warning: true, Run: func(ctx context.Context) error {
 			pods, err := w.controlPods(ctx)

@@ -42,8 +42,10 @@ type World struct {
 	Target       string // namespace of the data plane; empty means all
 	CNI          bool   // the CNI plugin is to be used, whatever linkerd-config says
 	CLI          string // this program's version
-	Expected     string // what is held for the latest version; empty: nobody is asked
-	Now          func() time.Time
+	Expected     string // what is held for the latest version; empty: Newest is asked
+	// Newest tells the newest release; nil: nobody is asked.
+	Newest func(context.Context) (string, error)
+	Now    func() time.Time
 	// Manifests are what an installation would create without a namespace; nil
 	// where that is not known.
 	Manifests func() ([]*unstructured.Unstructured, error)
@@ -51,6 +53,10 @@ type World struct {
 	door      Door
 	reachable bool    // the API server has answered
 	config    *config // what linkerd-config says, once it was read
+
+	asked     bool // whether Newest was
+	newest    string
+	newestErr error
 }
 
 // config is the part of linkerd-config's values that the checks look at.
