@@ -32,7 +32,7 @@ var parts = []string{"identity", "destination", "policy", "proxy-injector", "wat
 func installedHA(t *testing.T, b *bed) {
 	t.Helper()
 	b.skipInstalled(t)
-	b.weftApply(t, "install", "--crds")
+	b.weftApply(t, "install", "--crds", "--set", "installGatewayAPI=true")
 	// Proxies have their usual patience with a node that does not answer, or nearly.
 	b.weftApply(t, append(append([]string{"install", "--ha"}, b.ownValues()...), "--set", "proxy.outboundConnectTimeout=2s")...)
 	b.checked(t)

@@ -56,7 +56,7 @@ func (b *bed) skipInstalled(t *testing.T) {
 func install(t *testing.T, b *bed) {
 	t.Helper()
 	b.skipInstalled(t)
-	b.helm(t, "install", "weft-crds", "charts/weft-crds", "-n", controlPlane, "--create-namespace")
+	b.helm(t, "install", "weft-crds", "charts/weft-crds", "-n", controlPlane, "--create-namespace", "--set", "installGatewayAPI=true")
 	b.helm(t, append([]string{"install", "weft-control-plane", "charts/weft-control-plane", "--wait", "--timeout", patience.String()}, b.values()...)...)
 	b.checked(t)
 }
