@@ -49,9 +49,6 @@ func NewRoute(r *route.Route) (*Route, error) {
 	if r.Outbound != nil {
 		return nil, r.Outbound
 	}
-	if r.Row.GetName() == "" || r.Row.GetNamespace() == "" || r.Row.GetGroup() == "" || r.Kind == route.Unknown {
-		return nil, fmt.Errorf("%v is no route that has a group, a kind, a namespace and a name", r)
-	}
 	out := &Route{Route: r}
 	var err error
 	switch r.Kind {
@@ -64,21 +61,24 @@ func NewRoute(r *route.Route) (*Route, error) {
 	if err != nil {
 		return nil, err
 	}
+	requests := r.Kind == route.HTTP || r.Kind == route.GRPC
 	a := reader{values: r.Row.GetAnnotations()}
 	retry := a.retry(r.Kind == route.GRPC)
 	timeouts := a.timeouts()
-	if p := a.take(); len(p) > 0 {
+	if p := a.take(); requests && len(p) > 0 {
 		return nil, fmt.Errorf("metadata.annotations: %s", p[0])
 	}
 	for i, row := range r.Row.GetRules() {
-		one, err := newRule(r, fmt.Sprintf("spec.rules[%d]", i), row)
+		field := fmt.Sprintf("spec.rules[%d]", i)
+		one, err := newRule(r, field, row)
 		if err != nil {
 			return nil, err
 		}
-		one.retry = retry
-		one.timeouts = timeouts
-		if err := one.limit(fmt.Sprintf("spec.rules[%d].timeouts", i), row); err != nil {
-			return nil, err
+		if requests {
+			one.retry, one.timeouts = retry, timeouts
+			if err := one.limit(field+".timeouts", row); err != nil {
+				return nil, err
+			}
 		}
 		out.rules = append(out.rules, one)
 	}
@@ -104,7 +104,8 @@ func newRule(r *route.Route, field string, row *busv1.RouteRule) (rule, error) {
 	if err != nil {
 		return rule{}, err
 	}
-	if r.Kind == route.HTTP || r.Kind == route.GRPC {
+	requests := r.Kind == route.HTTP || r.Kind == route.GRPC
+	if requests {
 		if out.filters, err = newFilters(r, field+".filters", row.GetFilters()); err != nil {
 			return rule{}, err
 		}
@@ -114,7 +115,7 @@ func newRule(r *route.Route, field string, row *busv1.RouteRule) (rule, error) {
 	}
 	for i, ref := range row.GetBackends() {
 		b := backendRef{ref: ref, to: backendOf(r, ref)}
-		if r.Kind == route.HTTP || r.Kind == route.GRPC {
+		if requests {
 			if b.filters, err = newFilters(r, fmt.Sprintf("%s.backendRefs[%d].filters", field, i), ref.GetFilters()); err != nil {
 				return rule{}, err
 			}

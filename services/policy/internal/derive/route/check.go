@@ -54,6 +54,10 @@ func checkInbound(r *Route) error {
 
 // checkOutbound judges a route on a Service or an EgressNetwork.
 func checkOutbound(r *Route) error {
+	// Proxies refuse a whole answer in which anything has no name.
+	if r.Kind == Unknown || r.Row.GetGroup() == "" || r.Row.GetNamespace() == "" || r.Row.GetName() == "" {
+		return bad("metadata", "is none of a route that has a group, a namespace and a name")
+	}
 	if r.Kind == TLS || r.Kind == TCP {
 		if n := len(r.Row.GetRules()); n != 1 {
 			return bad("spec.rules", "holds %d rules where exactly one is allowed", n)
