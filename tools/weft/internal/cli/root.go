@@ -38,6 +38,7 @@ func commands() []func() *cobra.Command {
 		install.CNICommand,
 		check.Command,
 		diag.Command,
+		diag.ExplainCommand,
 		rotate.Command,
 		manifest.InjectCommand,
 		manifest.UninjectCommand,

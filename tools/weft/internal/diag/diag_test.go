@@ -33,6 +33,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 )
@@ -77,6 +78,7 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 		destination.RegisterDestinationServer(srv, c.asked)
 		inbound.RegisterInboundServerPoliciesServer(srv, in{})
 		outbound.RegisterOutboundPoliciesServer(srv, out{})
+		srv.RegisterService(&reasons, nil)
 		go func() { _ = srv.Serve(kubetest.Once(far)) }()
 		return near, nil
 	}
@@ -105,6 +107,7 @@ func (destinations) Get(r *destination.GetDestination, stream grpc.ServerStreami
 		if err := stream.Send(&destination.Update{Update: &destination.Update_NoEndpoints{NoEndpoints: &destination.NoEndpoints{}}}); err != nil {
 			return err
 		}
+	case strings.HasPrefix(r.GetPath(), "empty."): // silence, as of a Service without endpoints
 	case strings.HasPrefix(r.GetPath(), "web."):
 		for _, n := range []string{"b", "a"} { // one after the other, as they come up
 			add := &destination.WeightedAddrSet{
@@ -141,6 +144,24 @@ func (d destinations) GetProfile(r *destination.GetDestination, stream grpc.Serv
 	}
 	<-stream.Context().Done()
 	return stream.Context().Err()
+}
+
+// reasons says whom it was asked about.
+var reasons = grpc.ServiceDesc{
+	ServiceName: "weft.explain.v1.ExplainService",
+	Methods: []grpc.MethodDesc{{MethodName: "Explain", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		req := &explainv1.ExplainRequest{}
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		if req.GetDestination() == "nobody" {
+			return nil, status.Error(codes.NotFound, "Service nobody not found")
+		}
+		return &explainv1.ExplainResponse{Epoch: 7, Seq: 9, Stale: true, AgeNs: int64(5 * time.Second), More: 3, Steps: []*explainv1.Step{
+			{About: "client", Rule: "it runs\x1b[2J", Objects: []*explainv1.Object{{Kind: "Pod", Namespace: req.GetClientNamespace(), Name: req.GetClientPod(), Uid: "u1"}, {Kind: "Node", Name: "vm-a"}}},
+			{About: "10.0.0.1:80", Rule: "used", Objects: []*explainv1.Object{{Kind: "Service", Namespace: "shop", Name: "web", Cluster: "east"}}},
+		}}, nil
+	}}},
 }
 
 // in and out say what they were asked.
@@ -213,7 +234,11 @@ func do(t *testing.T, c *cluster, words []string) string {
 	if words[0] == "-L" {
 		mesh, words = words[1], words[2:]
 	}
-	cmd := command(func(*cobra.Command) (Door, string, error) { return c, mesh, nil })
+	open := func(*cobra.Command) (Door, string, error) { return c, mesh, nil }
+	cmd := command(open)
+	if words[0] == "explain" {
+		cmd, words = why(open), words[1:]
+	}
 	cmd.SetOut(&said)
 	cmd.SetErr(&said)
 	cmd.SetArgs(words)

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/tools/weft/internal/diag/scrape"
@@ -95,7 +96,7 @@ func endpoints(open connect) *cobra.Command {
 }
 
 // askEndpoints asks for all authorities at once; the first error is the answer.
-func askEndpoints(ctx context.Context, conn grpc.ClientConnInterface, authorities []string, token string) ([]endpoint, error) {
+func askEndpoints(ctx context.Context, conn *grpc.ClientConn, authorities []string, token string) ([]endpoint, error) {
 	type found struct {
 		all []endpoint
 		err error
@@ -121,7 +122,9 @@ func askEndpoints(ctx context.Context, conn grpc.ClientConnInterface, authoritie
 	return all, nil
 }
 
-func askOne(ctx context.Context, conn grpc.ClientConnInterface, authority, token string) ([]endpoint, error) {
+// askOne takes what comes within the time. A Service that has no endpoints is
+// silence, so nothing at all is an answer if there is somebody who could give one.
+func askOne(ctx context.Context, conn *grpc.ClientConn, authority, token string) ([]endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, collect)
 	defer cancel()
 	stream, err := destination.NewDestinationClient(conn).Get(ctx, &destination.GetDestination{Scheme: "http:", Path: authority, ContextToken: token})
@@ -131,8 +134,9 @@ func askOne(ctx context.Context, conn grpc.ClientConnInterface, authority, token
 	var all []endpoint
 	for told := false; ; {
 		update, err := stream.Recv()
+		over := status.Code(err) == codes.DeadlineExceeded && (told || conn.GetState() == connectivity.Ready)
 		switch {
-		case err != nil && told && (status.Code(err) == codes.DeadlineExceeded || errors.Is(err, io.EOF)):
+		case over || told && errors.Is(err, io.EOF):
 			return all, nil // the time is over, as it should be
 		case err != nil:
 			return nil, err
