@@ -1,0 +1,127 @@
+package message
+
+import "strings"
+
+// A Field is one line of a head or trailer. Its name is as it was written: lower
+// case from HTTP/2, anything from HTTP/1. Names are compared without case.
+type Field struct {
+	Name, Value string
+	// Sensitive fields must never enter a compression table (RFC 7541 §7.1.3).
+	Sensitive bool
+}
+
+// Size is the field's size as RFC 9113 §6.5.2 counts it, in bytes.
+func (f Field) Size() int { return len(f.Name) + len(f.Value) + 32 }
+
+// Fields are the lines in the order in which they came. The zero value is empty.
+type Fields []Field
+
+// Is reports whether two names are the same; ASCII letters have no case.
+func Is(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + ('a' - 'A')
+	}
+	return c
+}
+
+// Find returns the first value of a name.
+func (f Fields) Find(name string) (string, bool) {
+	for i := range f {
+		if Is(f[i].Name, name) {
+			return f[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// Get returns the first value of a name, "" if there is none.
+func (f Fields) Get(name string) string {
+	v, _ := f.Find(name)
+	return v
+}
+
+// Has reports whether there is a line of that name.
+func (f Fields) Has(name string) bool {
+	_, ok := f.Find(name)
+	return ok
+}
+
+// Values returns all values of a name.
+func (f Fields) Values(name string) []string {
+	var all []string
+	for i := range f {
+		if Is(f[i].Name, name) {
+			all = append(all, f[i].Value)
+		}
+	}
+	return all
+}
+
+// HasToken reports whether a list field contains a token; tokens have no case.
+func (f Fields) HasToken(name, token string) bool {
+	for i := range f {
+		if !Is(f[i].Name, name) {
+			continue
+		}
+		for t := range strings.SplitSeq(f[i].Value, ",") {
+			if Is(strings.Trim(t, " \t"), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Add appends a line.
+func (f *Fields) Add(name, value string) { *f = append(*f, Field{Name: name, Value: value}) }
+
+// Set makes a value the only one of its name. It takes the place of the first.
+func (f *Fields) Set(name, value string) {
+	for i := range *f {
+		if Is((*f)[i].Name, name) {
+			(*f)[i].Value = value
+			rest := (*f)[i+1:]
+			rest.Del(name)
+			*f = (*f)[:i+1+len(rest)]
+			return
+		}
+	}
+	f.Add(name, value)
+}
+
+// Del removes all lines of a name.
+func (f *Fields) Del(name string) {
+	f.DelFunc(func(n string) bool { return Is(n, name) })
+}
+
+// DelFunc removes the lines whose name is named by drop. The order stays.
+func (f *Fields) DelFunc(drop func(name string) bool) {
+	kept := (*f)[:0]
+	for _, line := range *f {
+		if !drop(line.Name) {
+			kept = append(kept, line)
+		}
+	}
+	clear((*f)[len(kept):])
+	*f = kept
+}
+
+// Clone returns fields of its own, with room for more.
+func (f Fields) Clone(more int) Fields {
+	if f == nil && more == 0 {
+		return nil
+	}
+	return append(make(Fields, 0, len(f)+more), f...)
+}
