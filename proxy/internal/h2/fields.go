@@ -1,0 +1,221 @@
+package h2
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
+)
+
+// What makes a message malformed (RFC 9113 §8.1.1).
+var (
+	errName       = errors.New("a field's name that is none, or not in lower case")
+	errValue      = errors.New("a field's value with bytes that none has")
+	errConnection = errors.New("a field that is about an HTTP/1 connection")
+	errPseudo     = errors.New("a pseudo-header field that is unknown, twice there or behind others")
+	errMissing    = errors.New("a pseudo-header field is missing or empty")
+	errConnect    = errors.New("CONNECT with more than an authority")
+	errHost       = errors.New("more than one host")
+)
+
+// readRequest takes the pseudo-header fields out of a request's fields.
+func readRequest(fields message.Fields) (*message.Request, error) {
+	r := &message.Request{Version: message.HTTP2}
+	n, err := pseudo(fields, func(f message.Field) *string {
+		switch f.Name {
+		case ":method":
+			return &r.Method
+		case ":scheme":
+			return &r.Scheme
+		case ":authority":
+			return &r.Authority
+		case ":path":
+			return &r.Target
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Fields = join(fields[n:])
+	if r.Method == "CONNECT" {
+		if r.Authority == "" || r.Scheme != "" || r.Target != "" {
+			return nil, errConnect
+		}
+		return r, nil
+	}
+	switch {
+	case r.Method == "" || r.Scheme == "" || r.Target == "":
+		return nil, errMissing
+	case !token(r.Method):
+		return nil, errName
+	case r.Target[0] != '/' && (r.Target != "*" || r.Method != "OPTIONS"):
+		return nil, errMissing
+	case !visible(r.Target), !visible(r.Authority):
+		return nil, errValue
+	}
+	if r.Authority == "" {
+		r.Authority = r.Fields.Get("host")
+		if !visible(r.Authority) {
+			return nil, errValue
+		}
+	}
+	if len(r.Fields.Values("host")) > 1 {
+		return nil, errHost
+	}
+	return r, nil
+}
+
+// readResponse is the same for a response.
+func readResponse(fields message.Fields) (*message.Response, error) {
+	var status string
+	n, err := pseudo(fields, func(f message.Field) *string {
+		if f.Name == ":status" {
+			return &status
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &message.Response{Version: message.HTTP2, Fields: fields[n:]}
+	if len(status) != 3 {
+		return nil, errMissing
+	}
+	for i := range 3 {
+		if status[i] < '0' || status[i] > '9' {
+			return nil, errMissing
+		}
+		r.Status = 10*r.Status + int(status[i]-'0')
+	}
+	if r.Status < 100 || r.Status == 101 { // HTTP/2 switches no protocols (§8.6)
+		return nil, errMissing
+	}
+	return r, nil
+}
+
+// pseudo stores the pseudo-header fields where place says, and checks the rest. It
+// returns how many there are.
+func pseudo(fields message.Fields, place func(message.Field) *string) (int, error) {
+	n := 0
+	seen := 0
+	for i, f := range fields {
+		if !strings.HasPrefix(f.Name, ":") {
+			if err := check(f); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		to := place(f)
+		if to == nil || i != n {
+			return 0, errPseudo
+		}
+		bit := 1 << (f.Name[1] - 'a') // the names that are known begin with different letters
+		if seen&bit != 0 {
+			return 0, errPseudo
+		}
+		*to = f.Value
+		seen |= bit
+		n++
+	}
+	return n, nil
+}
+
+// check checks a field that is none of the pseudo ones.
+func check(f message.Field) error {
+	if f.Name == "" {
+		return errName
+	}
+	for i := range len(f.Name) {
+		if c := f.Name[i]; !tchar(c) || 'A' <= c && c <= 'Z' {
+			return errName
+		}
+	}
+	if !ValidValue(f.Value) {
+		return errValue
+	}
+	switch f.Name {
+	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
+		return errConnection
+	case "te":
+		if f.Value != "trailers" {
+			return errConnection
+		}
+	}
+	return nil
+}
+
+// ValidValue reports whether HTTP/2 carries such a value (RFC 9113 §8.2.1).
+func ValidValue(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return v == "" || v[0] != ' ' && v[0] != '\t' && v[len(v)-1] != ' ' && v[len(v)-1] != '\t'
+}
+
+// hop reports whether a field concerns an HTTP/1 connection only and must not go
+// out over HTTP/2 (RFC 9113 §8.2.2).
+func hop(name string) bool {
+	switch len(name) {
+	case 7:
+		return message.Is(name, "upgrade")
+	case 10:
+		return message.Is(name, "connection") || message.Is(name, "keep-alive")
+	case 16:
+		return message.Is(name, "proxy-connection")
+	case 17:
+		return message.Is(name, "transfer-encoding")
+	}
+	return false
+}
+
+func token(s string) bool {
+	for i := range len(s) {
+		if !tchar(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// tchar is RFC 9110 §5.6.2.
+func tchar(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+func visible(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// join makes one field of several cookies, which HTTP/2 may have split (§8.2.3).
+func join(fields message.Fields) message.Fields {
+	first, more := -1, false
+	for i := range fields {
+		if fields[i].Name == "cookie" {
+			more = first >= 0
+			if first < 0 {
+				first = i
+			}
+			if more {
+				break
+			}
+		}
+	}
+	if !more {
+		return fields
+	}
+	all := strings.Join(fields.Values("cookie"), "; ")
+	fields.Set("cookie", all)
+	return fields
+}

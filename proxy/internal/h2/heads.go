@@ -1,0 +1,250 @@
+package h2
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/frame"
+	"github.com/weftmesh/weft/proxy/internal/hpack"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/wire"
+)
+
+// heads is the block of fields that is being read.
+type heads struct {
+	stream uint32
+	end    bool // of the stream
+	block  []byte
+	parts  int
+	self   error // the stream depends on itself
+}
+
+// maxParts bounds the frames of one block.
+const maxParts = 256
+
+func (c *Conn) onHeaders(h frame.Head, p []byte) error {
+	part, err := frame.HeadersOf(h, p)
+	self, wrong := errors.AsType[*frame.StreamError](err)
+	if err != nil && !wrong {
+		return err
+	}
+	if c.server && h.Stream%2 == 0 {
+		return &frame.ConnError{Code: frame.ProtocolError, Why: "a client's stream with an even number"}
+	}
+	c.heads = heads{stream: h.Stream, end: h.Has(frame.EndStream), block: c.heads.block}
+	if wrong {
+		c.heads.self = self
+	}
+	if h.Has(frame.EndHeaders) {
+		return c.headEnd(part)
+	}
+	return c.headPart(part)
+}
+
+func (c *Conn) onContinuation(h frame.Head, p []byte) error {
+	if c.heads.stream == 0 {
+		return &frame.ConnError{Code: frame.ProtocolError, Why: "CONTINUATION of nothing"}
+	}
+	if err := c.headPart(p); err != nil || !h.Has(frame.EndHeaders) {
+		return err
+	}
+	return c.headEnd(c.heads.block)
+}
+
+func (c *Conn) headPart(p []byte) error {
+	c.heads.parts++
+	if c.heads.parts > maxParts || len(c.heads.block)+len(p) > int(c.cfg.MaxList)+frame.MinMaxSize {
+		return &frame.ConnError{Code: frame.EnhanceYourCalm, Why: "a block of fields that does not end"}
+	}
+	c.heads.block = wire.Append(c.heads.block, p)
+	return nil
+}
+
+// headEnd reads a whole block and gives it to its stream.
+func (c *Conn) headEnd(block []byte) error {
+	at := c.heads
+	c.heads.stream = 0
+	fields, err := c.dec.Decode(make(message.Fields, 0, 16), block, int(c.cfg.MaxList))
+	if c.heads.block != nil {
+		wire.Put(c.heads.block)
+		c.heads.block = nil
+	}
+	tooLong := errors.Is(err, hpack.ErrTooLong)
+	switch {
+	case err != nil && !tooLong:
+		return &frame.ConnError{Code: frame.CompressionError, Why: err.Error()}
+	case at.self != nil:
+		c.mu.Lock()
+		c.highest = max(c.highest, at.stream)
+		c.mu.Unlock()
+		return at.self
+	case c.server:
+		return c.request(at, fields, tooLong)
+	}
+	return c.response(at, fields, tooLong)
+}
+
+// request begins a stream, or ends one with a trailer.
+func (c *Conn) request(at heads, fields message.Fields, tooLong bool) error {
+	c.mu.Lock()
+	if s := c.streams[at.stream]; s != nil {
+		defer c.mu.Unlock()
+		return s.trailers(at, fields, tooLong)
+	}
+	if at.stream <= c.highest {
+		defer c.mu.Unlock()
+		if c.resetByUs(at.stream) {
+			return nil
+		}
+		return &frame.ConnError{Code: frame.StreamClosed, Why: "HEADERS on a stream that has ended"}
+	}
+	c.highest = at.stream
+	switch {
+	case c.lastSent != frame.MaxWindow, len(c.streams) >= int(c.cfg.MaxStreams), c.handled >= 2*int(c.cfg.MaxStreams):
+		c.mu.Unlock()
+		return &frame.StreamError{Stream: at.stream, Code: frame.RefusedStream, Why: "too many streams, or too late"}
+	case tooLong:
+		c.tooLarge(at)
+		c.mu.Unlock()
+		return nil
+	}
+	req, err := readRequest(fields)
+	if err != nil {
+		c.mu.Unlock()
+		return &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: err.Error()}
+	}
+	s := c.open(at.stream)
+	s.req, s.begun = req, true
+	if err = s.lengths(req.Fields, at.end, true); err == nil {
+		req.Length = s.expect
+		c.handled++
+	} else {
+		s.end(err)
+	}
+	c.mu.Unlock()
+	if err == nil {
+		c.cfg.Handle(s)
+	}
+	return err
+}
+
+// tooLarge answers 431 to a head that is too long to be looked at (RFC 6585 §5).
+func (c *Conn) tooLarge(at heads) {
+	c.block = c.enc.Append(c.enc.Begin(c.block[:0]), ":status", "431", false)
+	c.put(frame.AppendBlock(c.begin(64), at.stream, c.block, true, c.peer.maxFrame))
+	if !at.end {
+		c.put(frame.AppendReset(c.begin(16), at.stream, frame.NoError))
+		c.forgotten(at.stream)
+	}
+}
+
+// response gives a client's stream its head, an interim one, or its trailer.
+func (c *Conn) response(at heads, fields message.Fields, tooLong bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.idleStream(at.stream) {
+		return &frame.ConnError{Code: frame.ProtocolError, Why: "HEADERS on a stream that has not begun"}
+	}
+	s := c.streams[at.stream]
+	switch {
+	case s == nil:
+		return nil // it was reset; the table has been kept up
+	case s.begun:
+		return s.trailers(at, fields, tooLong)
+	case tooLong:
+		return &frame.StreamError{Stream: at.stream, Code: frame.EnhanceYourCalm, Why: "a head that is too long"}
+	}
+	res, err := readResponse(fields)
+	if err != nil {
+		return &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: err.Error()}
+	}
+	if res.Status < 200 {
+		if at.end || len(s.heads) >= maxInterim {
+			return &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: "an interim answer that is the last, or too many"}
+		}
+		s.heads = append(s.heads, res)
+		s.cond.Broadcast()
+		return nil
+	}
+	s.begun = true
+	if err := s.lengths(res.Fields, at.end, !message.Bodyless(s.method, res.Status)); err != nil {
+		return err
+	}
+	res.Length = s.expect
+	s.heads = append(s.heads, res)
+	s.cond.Broadcast()
+	return nil
+}
+
+// maxInterim bounds the interim answers that nobody has fetched.
+const maxInterim = 32
+
+// trailers end a stream.
+func (s *Stream) trailers(at heads, fields message.Fields, tooLong bool) error {
+	switch {
+	case s.recvEnd:
+		return &frame.StreamError{Stream: s.id, Code: frame.StreamClosed, Why: "HEADERS after the end"}
+	case !at.end:
+		return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a trailer that is not the end"}
+	case tooLong:
+		return &frame.StreamError{Stream: s.id, Code: frame.EnhanceYourCalm, Why: "a trailer that is too long"}
+	}
+	for _, f := range fields {
+		if strings.HasPrefix(f.Name, ":") {
+			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a pseudo-header field in a trailer"}
+		}
+		if err := check(f); err != nil {
+			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: err.Error()}
+		}
+	}
+	if err := s.count(0, true); err != nil {
+		return err
+	}
+	s.trailer = fields
+	s.receivedAll()
+	s.cond.Broadcast()
+	return nil
+}
+
+// lengths reads what the head says of the body's length. counts is false if the
+// head's length is not that of what follows.
+func (s *Stream) lengths(fields message.Fields, end, counts bool) error {
+	s.expect = message.Unknown
+	for _, f := range fields {
+		if f.Name != "content-length" {
+			continue
+		}
+		n, err := strconv.ParseUint(f.Value, 10, 63)
+		if err != nil || f.Value[0] == '+' || s.expect >= 0 && s.expect != int64(n) {
+			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a content-length that is none"}
+		}
+		s.expect = int64(n)
+	}
+	if end {
+		wrong := counts && s.expect > 0
+		s.expect = 0
+		if wrong {
+			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "less content than content-length says"}
+		}
+		s.receivedAll()
+		return nil
+	}
+	s.measured = counts && s.expect >= 0
+	if !counts {
+		s.expect = 0
+	}
+	return nil
+}
+
+// count compares the content that has come with content-length.
+func (s *Stream) count(n int, end bool) error {
+	if !s.measured {
+		return nil
+	}
+	s.got += int64(n)
+	if s.got > s.expect || end && s.got != s.expect {
+		return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "content that is not as long as content-length says"}
+	}
+	return nil
+}

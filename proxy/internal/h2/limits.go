@@ -1,0 +1,146 @@
+package h2
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/frame"
+)
+
+// bucket counts what must not come too often. The zero value is full.
+type bucket struct {
+	used float64
+	at   time.Time
+}
+
+const (
+	// resetBurst is how many streams a client may reset at once, resetRate how many
+	// a second in the long run (CVE-2023-44487).
+	resetBurst = 1000
+	resetRate  = 200
+)
+
+func (b *bucket) take(now time.Time) bool {
+	b.used = max(0, b.used-now.Sub(b.at).Seconds()*resetRate)
+	b.at = now
+	b.used++
+	return b.used <= resetBurst
+}
+
+// A ResetError means that the peer has reset the stream.
+type ResetError struct{ Code frame.Code }
+
+func (e *ResetError) Error() string { return "the peer has reset the stream: " + e.Code.String() }
+
+// A GoAwayError means that the peer was leaving.
+type GoAwayError struct{ Code frame.Code }
+
+func (e *GoAwayError) Error() string { return "the peer is leaving: " + e.Code.String() }
+
+// An UnsentError means that the request has surely not been processed, and may be
+// sent elsewhere whatever it is (RFC 9113 §8.7).
+type UnsentError struct{ Err error }
+
+func (e *UnsentError) Error() string { return "not processed: " + e.Err.Error() }
+func (e *UnsentError) Unwrap() error { return e.Err }
+
+// unsent marks the error of a connection for a stream whose head has not gone out.
+func (c *Conn) unsent(s *Stream, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if !c.server && s.first >= c.started {
+		return &UnsentError{Err: err}
+	}
+	return fmt.Errorf("the HTTP/2 connection has ended: %w", err)
+}
+
+// forgotten remembers a stream that we have reset: what the peer had sent by then
+// is on its way.
+func (c *Conn) forgotten(id uint32) {
+	if c.resets == nil {
+		c.resets = new([256]uint32)
+	}
+	c.resets[id/2%uint32(len(c.resets))] = id
+}
+
+func (c *Conn) resetByUs(id uint32) bool {
+	return c.resets != nil && c.resets[id/2%uint32(len(c.resets))] == id
+}
+
+// timers start what ends a connection by time.
+func (c *Conn) timers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	if c.cfg.MaxAge > 0 {
+		c.age = time.AfterFunc(c.cfg.MaxAge, c.Shutdown)
+	}
+	if c.cfg.Idle > 0 {
+		c.idle = time.AfterFunc(c.cfg.Idle, c.tired)
+	}
+	if c.cfg.KeepaliveInterval > 0 {
+		c.heard.Store(time.Now().UnixNano())
+		c.alive = time.AfterFunc(c.cfg.KeepaliveInterval, c.watch)
+	}
+}
+
+// tired ends a connection that has been idle, if it still is.
+func (c *Conn) tired() {
+	c.mu.Lock()
+	idle := len(c.streams) == 0
+	c.mu.Unlock()
+	if idle {
+		c.Shutdown()
+	}
+}
+
+// rest begins the time that a connection may be idle, and gives back what only
+// saves work. It is called with the lock held.
+func (c *Conn) rest() {
+	if c.idle != nil {
+		c.idle.Reset(c.cfg.Idle)
+	}
+}
+
+// watch asks a silent peer whether it is there, and hangs up if it does not say.
+func (c *Conn) watch() {
+	quiet := time.Since(time.Unix(0, c.heard.Load()))
+	if quiet < c.cfg.KeepaliveInterval {
+		c.again(c.cfg.KeepaliveInterval - quiet)
+		return
+	}
+	asked := c.heard.Load()
+	timeout := c.cfg.KeepaliveTimeout
+	if timeout <= 0 {
+		timeout = 20 * time.Second
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.put(frame.AppendPing(c.begin(32), 0, watchful))
+	c.alive = time.AfterFunc(timeout, func() {
+		if c.heard.Load() == asked {
+			c.fail(errSilent)
+			_ = c.nc.Close()
+			return
+		}
+		c.watch()
+	})
+}
+
+func (c *Conn) again(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.alive = time.AfterFunc(d, c.watch)
+	}
+}
+
+var errSilent = errors.New("the peer has not answered a PING in time")

@@ -1,0 +1,212 @@
+package wire
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"syscall"
+)
+
+// under is a connection that only looks at what passes through it.
+type under interface{ Under() net.Conn }
+
+// counted is one that wants to know what was read past it.
+type counted interface {
+	under
+	Passed(n int, err error)
+}
+
+// A Reader reads a connection. While there is nothing to read it holds no
+// buffer: it waits for the socket first, and borrows then. It is for one
+// goroutine.
+type Reader struct {
+	conn  net.Conn
+	buf   []byte // the whole of it, nil while there is nothing in it
+	at    int    // the first byte that has not been taken
+	end   int
+	begun bool
+
+	kind  kind
+	raw   syscall.RawConn
+	count counted
+	try   func(uintptr) bool
+	n     int   // of the last try
+	err   error // of the last try
+	one   [1]byte
+}
+
+type kind uint8
+
+const (
+	ordinary kind = iota // read with a buffer
+	socket               // wait for the socket, then read
+	records              // read a byte: the rest of the record is kept below
+)
+
+// Reset makes the reader one of c.
+func (r *Reader) Reset(c net.Conn) {
+	*r = Reader{conn: c}
+	for c != nil {
+		switch below := c.(type) {
+		case *net.TCPConn:
+			raw, err := below.SyscallConn()
+			if err != nil {
+				return
+			}
+			r.kind, r.raw, r.try = socket, raw, r.attempt
+			return
+		case *tls.Conn:
+			r.kind = records
+			return
+		case under:
+			if n, ok := c.(counted); ok {
+				if r.count != nil {
+					return // counted twice: leave it to the connections
+				}
+				r.count = n
+			}
+			c = below.Under()
+		default:
+			return
+		}
+	}
+}
+
+// Bytes are what has been read and not been taken. They are borrowed until the
+// next Fill.
+func (r *Reader) Bytes() []byte { return r.buf[r.at:r.end] }
+
+// Take removes the first n bytes.
+func (r *Reader) Take(n int) { r.at += n }
+
+// Fill waits for more bytes and adds them to those that are there; room for them
+// is made, up to most bytes in all. An error of io.ErrShortBuffer means that there
+// are so many already.
+func (r *Reader) Fill(most int) error {
+	if r.at == r.end {
+		return r.first()
+	}
+	if r.at > 0 && r.end == len(r.buf) {
+		r.end = copy(r.buf, r.buf[r.at:r.end])
+		r.at = 0
+	}
+	if r.end == len(r.buf) {
+		if r.end >= most {
+			return io.ErrShortBuffer
+		}
+		r.grow(most)
+	}
+	n, err := r.conn.Read(r.buf[r.end:])
+	r.end += n
+	if n > 0 {
+		return nil
+	}
+	return noProgress(err)
+}
+
+func noProgress(err error) error {
+	if err == nil {
+		return io.ErrNoProgress
+	}
+	return err
+}
+
+func (r *Reader) grow(most int) {
+	b := Get(min(2*len(r.buf), max(most, len(r.buf)+1)))
+	b = b[:cap(b)]
+	r.end = copy(b, r.buf[r.at:r.end])
+	r.at = 0
+	Put(r.buf)
+	r.buf = b
+}
+
+// first waits for bytes when there are none.
+func (r *Reader) first() error {
+	if !r.begun { // what was read to find out what this is comes first
+		r.begun = true
+		return r.plain()
+	}
+	switch r.kind {
+	case socket:
+		return r.ready()
+	case records:
+		r.Release()
+		n, err := r.conn.Read(r.one[:])
+		if n == 0 {
+			return noProgress(err)
+		}
+		r.borrow()
+		r.buf[0] = r.one[0]
+		r.end = 1
+		return nil
+	}
+	return r.plain()
+}
+
+func (r *Reader) plain() error {
+	if r.buf == nil {
+		r.borrow()
+	}
+	n, err := r.conn.Read(r.buf)
+	r.at, r.end = 0, n
+	if n > 0 {
+		return nil
+	}
+	r.Release()
+	return noProgress(err)
+}
+
+func (r *Reader) borrow() {
+	b := Get(Size)
+	r.buf, r.at, r.end = b[:cap(b)], 0, 0
+}
+
+// ready reads the socket past the connection's own Read, so that the buffer can
+// be given back when there is nothing yet.
+func (r *Reader) ready() error {
+	r.n, r.err = 0, nil
+	err := r.raw.Read(r.try)
+	if err == nil {
+		err = r.err
+	}
+	if r.count != nil {
+		r.count.Passed(r.n, err)
+	}
+	if r.n > 0 {
+		return nil
+	}
+	r.Release()
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+func (r *Reader) attempt(fd uintptr) bool {
+	if r.buf == nil {
+		r.borrow()
+	}
+	for {
+		n, err := syscall.Read(int(fd), r.buf)
+		switch err {
+		case nil:
+			r.n, r.at, r.end = n, 0, n
+			return true
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			r.Release()
+			return false
+		}
+		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: err}
+		return true
+	}
+}
+
+// Release gives the buffer back; what is in it is lost.
+func (r *Reader) Release() {
+	if r.buf != nil {
+		Put(r.buf)
+		r.buf, r.at, r.end = nil, 0, 0
+	}
+}
