@@ -182,6 +182,9 @@ func (s *Stream) Trailer() message.Fields {
 	return s.trailer
 }
 
+// Break is message.Client's: the stream is reset.
+func (s *Stream) Break(err error) { s.Abort(err) }
+
 // Abort resets the stream, if it has not ended.
 func (s *Stream) Abort(err error) {
 	code := frame.Cancel

@@ -51,7 +51,6 @@ type Request struct {
 	// Target is path and query as they were written; "*" for OPTIONS of a server;
 	// "" for CONNECT.
 	Target   string
-	Protocol string // of an extended CONNECT (RFC 8441); else ""
 	Absolute bool   // the target was a whole URI
 	Fields   Fields // Host included, where there was one
 	Length   int64  // of the body; 0 is none, Unknown if it was not said
@@ -119,7 +118,7 @@ type Body interface {
 type Aborter interface{ Abort(err error) }
 
 // A Client is one request and the way back to who sent it. Its methods are for
-// one goroutine, but for Abort.
+// one goroutine.
 type Client interface {
 	Request() *Request
 	// Body is the request's; nil if it has none.
@@ -138,8 +137,9 @@ type Client interface {
 	Flush() error
 	// Finish ends the answer; a trailer is sent where there is a way to.
 	Finish(trailer Fields) error
-	// Abort breaks the answer off in a way that the client can tell from its end.
-	Abort(err error)
+	// Break ends an answer that cannot be completed, in a way that the client can
+	// tell from its end.
+	Break(err error)
 }
 
 // Errors of bodies and answers.

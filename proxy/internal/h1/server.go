@@ -1,0 +1,358 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/wire"
+)
+
+// Config is how clients are served. Handle must be set.
+type Config struct {
+	// Handle answers a request. It is called on the connection's goroutine, and the
+	// next request is read when it has returned.
+	Handle  func(*Exchange)
+	MaxHead int // of a request, in bytes; 0 means 256 KiB
+}
+
+// A Conn is a client's connection.
+type Conn struct {
+	cfg Config
+	nc  net.Conn
+	in  wire.Reader
+	x   Exchange // of the request that is being served
+
+	mu      sync.Mutex
+	busy    bool // a request is being served or read
+	leaving bool
+	gone    bool // the client has, or we hung up on it
+	taken   bool // by a tunnel
+
+	guard    message.Aborter
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	alarm    *time.Timer
+	armed    bool
+	seen     uint64 // the exchange that the alarm saw last
+	number   uint64 // of the exchange
+	watching chan struct{}
+}
+
+const (
+	// patience is how long an exchange takes before it is worth a goroutine to see
+	// whether the client is still there.
+	patience = 20 * time.Millisecond
+	// linger is how long the rest of a body that nobody wants is waited for, and
+	// leftover how much of it is read, in bytes, to save the connection.
+	linger   = 20 * time.Millisecond
+	leftover = 256 << 10
+)
+
+// NewConn returns the server's side of a connection; Serve serves it.
+func NewConn(nc net.Conn, cfg Config) *Conn {
+	if cfg.MaxHead <= 0 {
+		cfg.MaxHead = 256 << 10
+	}
+	c := &Conn{cfg: cfg, nc: nc}
+	c.in.Reset(nc)
+	return c
+}
+
+// Serve answers requests until the connection ends, and closes it, unless a
+// tunnel has taken it.
+func (c *Conn) Serve() {
+	defer func() {
+		c.mu.Lock()
+		taken := c.taken
+		c.gone = true
+		if c.alarm != nil {
+			c.alarm.Stop()
+		}
+		c.mu.Unlock()
+		if c.cancel != nil {
+			c.cancel(message.ErrGone)
+		}
+		c.in.Release()
+		if !taken {
+			_ = c.nc.Close()
+		}
+	}()
+	for c.one() {
+	}
+}
+
+// Shutdown ends the connection: at once if it is idle, else with the answer to
+// the request that it is busy with.
+func (c *Conn) Shutdown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = true
+	if !c.busy {
+		_ = c.nc.Close()
+	}
+}
+
+// Close ends the connection at once.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	taken := c.taken
+	c.mu.Unlock()
+	if !taken {
+		_ = c.nc.Close()
+	}
+}
+
+// one serves one request, and reports whether there may be another.
+func (c *Conn) one() bool {
+	head, err := c.head()
+	switch {
+	case errors.Is(err, errTooLarge):
+		c.refuse(431)
+		return false
+	case errors.Is(err, errLine):
+		c.refuse(400)
+		return false
+	case err != nil:
+		return false
+	}
+	r, f, err := parseRequest(head)
+	if err != nil {
+		c.refuse(refusal(err))
+		return false
+	}
+	x := &c.x
+	*x = Exchange{c: c, req: r, keep: keepAlive(r)}
+	x.body.reset(&c.in, f, r.Length, c.cfg.MaxHead)
+	c.cfg.Handle(x)
+	return c.after(x)
+}
+
+func refusal(err error) int {
+	switch {
+	case errors.Is(err, errCoding):
+		return 501
+	case errors.Is(err, errVersion):
+		return 505
+	case errors.Is(err, errTooMany):
+		return 431
+	}
+	return 400
+}
+
+// head waits for the head of a request.
+func (c *Conn) head() (string, error) {
+	looked := 0
+	c.mu.Lock()
+	c.busy = len(c.in.Bytes()) > 0
+	c.number++
+	stop := c.leaving
+	c.mu.Unlock()
+	if stop {
+		return "", net.ErrClosed
+	}
+	for empty := 0; ; {
+		b := c.in.Bytes()
+		// Empty lines before a request are skipped (RFC 9112 §2.2).
+		for looked == 0 && len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
+			if empty++; empty > 8 {
+				return "", errLine
+			}
+			c.in.Take(2)
+			b = b[2:]
+		}
+		if n := headEnd(b, looked); n > 0 {
+			if n > c.cfg.MaxHead {
+				return "", errTooLarge
+			}
+			s := string(b[:n])
+			c.in.Take(n)
+			return s, nil
+		}
+		if len(b) > 0 && !begins(b) {
+			return "", errLine // no need to wait for an end that may not come
+		}
+		looked = len(b)
+		err := c.in.Fill(c.cfg.MaxHead)
+		if errors.Is(err, io.ErrShortBuffer) {
+			return "", errTooLarge
+		}
+		if err != nil {
+			return "", err
+		}
+		c.mu.Lock()
+		c.busy = true
+		c.mu.Unlock()
+	}
+}
+
+// begins reports whether b may be the beginning of a request.
+func begins(b []byte) bool {
+	for i, c := range b {
+		if c == ' ' && i > 0 {
+			return true
+		}
+		if !tchar[c] {
+			return i == 0 && c == '\r' && len(b) < 2
+		}
+	}
+	return true
+}
+
+// keepAlive reports whether the client means to send more requests.
+func keepAlive(r *message.Request) bool {
+	if r.Version == message.HTTP10 {
+		return r.Fields.HasToken("connection", "keep-alive")
+	}
+	return !r.Fields.HasToken("connection", "close")
+}
+
+// refuse answers a request that is none.
+func (c *Conn) refuse(status int) {
+	r := &message.Response{Status: status}
+	b, _ := appendResponse(wire.Get(256), r, message.HTTP11, "", true)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	_, _ = c.nc.Write(b)
+	wire.Put(b)
+	c.hangUp()
+}
+
+// hangUp ends our side, and reads on for a moment: closing a connection on which
+// something is unread would take the answer away from the client.
+func (c *Conn) hangUp() {
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	for range leftover / wire.Size {
+		c.in.Take(len(c.in.Bytes()))
+		if c.in.Fill(wire.Size) != nil {
+			return
+		}
+	}
+}
+
+// after makes the connection ready for the next request, if there may be one.
+func (c *Conn) after(x *Exchange) bool {
+	c.Guard(nil)
+	taken := c.unwatch()
+	if taken {
+		return false
+	}
+	if x.out != nil {
+		_ = x.flush()
+	}
+	switch {
+	case x.broken || !x.finished:
+		return false
+	case !x.keep || x.spoiled.Load():
+		if !x.body.over() || len(c.in.Bytes()) > x.body.taken {
+			c.hangUp()
+		}
+		return false
+	}
+	if !x.body.over() {
+		if x.expects && !x.continued {
+			return false // it may or may not send the body: nobody can know
+		}
+		_ = c.nc.SetReadDeadline(time.Now().Add(linger))
+		for n := 0; n < leftover && x.body.err == nil; {
+			p, _ := x.body.next()
+			n += len(p)
+		}
+		if !x.body.over() {
+			return false
+		}
+		if c.nc.SetReadDeadline(time.Time{}) != nil {
+			return false
+		}
+	}
+	c.in.Take(x.body.taken)
+	x.body.taken = 0
+	return true
+}
+
+// Guard names what is to be told when the client goes.
+func (c *Conn) Guard(a message.Aborter) {
+	c.mu.Lock()
+	c.guard = a
+	gone := c.gone
+	if a != nil && !c.armed && !gone {
+		c.armed, c.seen = true, c.number
+		if c.alarm == nil {
+			c.alarm = time.AfterFunc(patience, c.ring)
+		} else {
+			c.alarm.Reset(patience)
+		}
+	}
+	c.mu.Unlock()
+	if gone && a != nil {
+		a.Abort(message.ErrGone)
+	}
+}
+
+// ring comes while requests are being served. One that it sees twice takes long.
+func (c *Conn) ring() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.guard == nil || c.gone || c.watching != nil {
+		c.armed = false
+		return
+	}
+	if c.seen == c.number && c.x.read.Load() {
+		c.armed = false
+		c.watching = make(chan struct{})
+		go c.watch(c.watching)
+		return
+	}
+	c.seen = c.number
+	c.alarm.Reset(patience)
+}
+
+// watch reads what comes while the client waits for its answer: another request,
+// or its end.
+func (c *Conn) watch(done chan struct{}) {
+	defer close(done)
+	if len(c.in.Bytes()) > 0 || c.in.Fill(wire.Size) == nil {
+		return
+	}
+	c.mu.Lock()
+	if c.guard == nil && !c.gone { // woken by unwatch
+		c.mu.Unlock()
+		return
+	}
+	c.gone = true
+	a := c.guard
+	c.guard = nil
+	if c.cancel != nil {
+		c.cancel(message.ErrGone)
+	}
+	c.mu.Unlock()
+	if a != nil {
+		a.Abort(message.ErrGone)
+	}
+}
+
+// unwatch ends the watching, and reports whether the connection is not ours any
+// more.
+func (c *Conn) unwatch() bool {
+	c.mu.Lock()
+	c.guard = nil
+	watching := c.watching
+	taken := c.taken
+	c.mu.Unlock()
+	if watching != nil && !taken {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+		<-watching
+		_ = c.nc.SetReadDeadline(time.Time{})
+		c.mu.Lock()
+		c.watching = nil
+		c.mu.Unlock()
+	}
+	return taken
+}
