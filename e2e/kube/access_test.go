@@ -19,7 +19,10 @@ func TestOneKindRefused(t *testing.T) {
 	less := slices.Clone(rules())
 	for i, r := range less {
 		if r := r.(object); r["apiGroups"].([]string)[0] == "policy.linkerd.io" {
-			less[i] = object{"apiGroups": r["apiGroups"], "resources": []string{"authorizationpolicies", "meshtlsauthentications", "networkauthentications"}, "verbs": r["verbs"]}
+			less[i] = object{"apiGroups": r["apiGroups"], "resources": []string{
+				"authorizationpolicies", "meshtlsauthentications", "networkauthentications", "serverauthorizations", "httplocalratelimitpolicies",
+				"egressnetworks", "httproutes",
+			}, "verbs": r["verbs"]}
 		}
 	}
 	m := s.mesh(t, less...)

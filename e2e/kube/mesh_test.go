@@ -50,6 +50,10 @@ func rules() []any {
 		rule("discovery.k8s.io", []string{"endpointslices"}, "list", "watch"),
 		rule("policy.linkerd.io", []string{"*"}, "list", "watch"),
 		rule("workload.linkerd.io", []string{"externalworkloads"}, "list", "watch"),
+		rule("gateway.networking.k8s.io", []string{"*"}, "list", "watch"),
+		rule("linkerd.io", []string{"serviceprofiles"}, "list", "watch"),
+		rule("split.smi-spec.io", []string{"trafficsplits"}, "list", "watch"),
+		rule("multicluster.linkerd.io", []string{"links"}, "list", "watch"),
 		rule("coordination.k8s.io", []string{"leases"}, "get", "create", "update"),
 		rule("", []string{"events"}, "create", "patch"),
 	}

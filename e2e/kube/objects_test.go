@@ -25,6 +25,18 @@ const (
 	policies       = "/apis/policy.linkerd.io/v1alpha1/namespaces/%s/authorizationpolicies"
 	meshTLS        = "/apis/policy.linkerd.io/v1alpha1/namespaces/%s/meshtlsauthentications"
 	networks       = "/apis/policy.linkerd.io/v1alpha1/namespaces/%s/networkauthentications"
+	saz            = "/apis/policy.linkerd.io/v1beta1/namespaces/%s/serverauthorizations"
+	limits         = "/apis/policy.linkerd.io/v1alpha1/namespaces/%s/httplocalratelimitpolicies"
+	egress         = "/apis/policy.linkerd.io/v1alpha1/namespaces/%s/egressnetworks"
+	oldRoutes      = "/apis/policy.linkerd.io/v1beta3/namespaces/%s/httproutes"
+	httpRoutes     = "/apis/gateway.networking.k8s.io/v1/namespaces/%s/httproutes"
+	grpcRoutes     = "/apis/gateway.networking.k8s.io/v1/namespaces/%s/grpcroutes"
+	tlsRoutes      = "/apis/gateway.networking.k8s.io/v1alpha2/namespaces/%s/tlsroutes"
+	tcpRoutes      = "/apis/gateway.networking.k8s.io/v1alpha2/namespaces/%s/tcproutes"
+	grants         = "/apis/gateway.networking.k8s.io/v1beta1/namespaces/%s/referencegrants"
+	profiles       = "/apis/linkerd.io/v1alpha2/namespaces/%s/serviceprofiles"
+	splits         = "/apis/split.smi-spec.io/v1alpha2/namespaces/%s/trafficsplits"
+	links          = "/apis/multicluster.linkerd.io/v1alpha3/namespaces/%s/links"
 	externals      = "/apis/workload.linkerd.io/v1beta1/namespaces/%s/externalworkloads"
 	namespaces     = "/api/v1/namespaces"
 	nodes          = "/api/v1/nodes"
@@ -127,7 +139,10 @@ func (s *server) namespace(t *testing.T, name string, annotations object) string
 	s.create(t, namespaces, named(name, object{"metadata": object{"annotations": annotations}}))
 	t.Cleanup(func() {
 		// Nobody finalizes namespaces here: empty it by hand.
-		for _, c := range []string{pods, services, endpointSlices, replicas, servers, policies, meshTLS, networks, externals, events} {
+		for _, c := range []string{
+			pods, services, endpointSlices, replicas, servers, policies, meshTLS, networks, externals, events, saz, limits, egress, oldRoutes,
+			httpRoutes, grpcRoutes, tlsRoutes, tcpRoutes, grants, profiles, splits, links,
+		} {
 			_, _ = s.do(http.MethodDelete, in(c, name), "application/json", []byte(`{"gracePeriodSeconds":0}`))
 		}
 	})
@@ -144,7 +159,9 @@ func definition(group, kind, plural string, versions ...string) object {
 			"schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 		})
 	}
-	return named(plural+"."+group, object{"spec": object{
+	// Groups below k8s.io are guarded.
+	approved := object{"annotations": object{"api-approved.kubernetes.io": "unapproved, of a test"}}
+	return named(plural+"."+group, object{"metadata": approved, "spec": object{
 		"group": group, "scope": "Namespaced",
 		"names":    object{"kind": kind, "plural": plural, "singular": strings.ToLower(kind), "listKind": kind + "List"},
 		"versions": all,
@@ -159,6 +176,18 @@ func looseCRDs() []object {
 		definition("policy.linkerd.io", "MeshTLSAuthentication", "meshtlsauthentications", "v1alpha1"),
 		definition("policy.linkerd.io", "NetworkAuthentication", "networkauthentications", "v1alpha1"),
 		definition("workload.linkerd.io", "ExternalWorkload", "externalworkloads", "v1beta1"),
+		definition("policy.linkerd.io", "ServerAuthorization", "serverauthorizations", "v1beta1"),
+		definition("policy.linkerd.io", "HTTPLocalRateLimitPolicy", "httplocalratelimitpolicies", "v1alpha1"),
+		definition("policy.linkerd.io", "EgressNetwork", "egressnetworks", "v1alpha1"),
+		definition("policy.linkerd.io", "HTTPRoute", "httproutes", "v1beta3"),
+		definition("gateway.networking.k8s.io", "HTTPRoute", "httproutes", "v1"),
+		definition("gateway.networking.k8s.io", "GRPCRoute", "grpcroutes", "v1"),
+		definition("gateway.networking.k8s.io", "TLSRoute", "tlsroutes", "v1alpha2"),
+		definition("gateway.networking.k8s.io", "TCPRoute", "tcproutes", "v1alpha2"),
+		definition("gateway.networking.k8s.io", "ReferenceGrant", "referencegrants", "v1beta1"),
+		definition("linkerd.io", "ServiceProfile", "serviceprofiles", "v1alpha2"),
+		definition("split.smi-spec.io", "TrafficSplit", "trafficsplits", "v1alpha2"),
+		definition("multicluster.linkerd.io", "Link", "links", "v1alpha3"),
 	}
 }
 
