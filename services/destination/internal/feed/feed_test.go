@@ -3,7 +3,9 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,4 +121,65 @@ func TestFeedSkipsAndCountsUnreadableRows(t *testing.T) {
 	if got := tables.Zone("vm-a"); got != "west-1" {
 		t.Errorf("the row after the bad one is missing: zone %q", got)
 	}
+}
+
+// TestReplicasAgreeAfterARollout is complaints row A22: after all pods of a large
+// Service were replaced, slice by slice, every replica says the same as the
+// source, whether it saw the changes or came late.
+func TestReplicasAgreeAfterARollout(t *testing.T) {
+	const pods = 180
+	mem := bustest.Memory()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	writing := mem.Join("")
+	copied := bus.NewReader(writing, bus.ReaderConfig{Registry: prometheus.NewRegistry()})
+	writer := bus.NewWriter(writing, copied, bus.WriterConfig{})
+	go func() { _ = copied.Run(ctx) }()
+	line := func(i, generation int) string {
+		return fmt.Sprintf("endpoint grove/plum/s%d/10.%d.0.%d port=:80", i/100, generation, i)
+	}
+	text := "service grove/plum port=:80\n"
+	for i := range pods {
+		text += line(i, 1) + "\n"
+	}
+	if err := writer.Lead(ctx, rows(t, text)); err != nil {
+		t.Fatal(err)
+	}
+	replica := func() *table.Table {
+		log := bus.NewReader(mem.Join(""), bus.ReaderConfig{Registry: prometheus.NewRegistry()})
+		tables := table.New()
+		go func() { _ = log.Run(ctx) }()
+		go func() { _ = New(log, tables, NewMetrics(prometheus.NewRegistry())).Run(ctx) }()
+		return tables
+	}
+	replicas := []*table.Table{replica(), replica()}
+	for i := range pods {
+		if _, err := writer.Append(ctx, rows(t, line(i, 2)+"\ndelete "+line(i, 1)), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replicas = append(replicas, replica())
+	want := make([]string, pods)
+	for i := range pods {
+		want[i] = fmt.Sprintf("10.2.0.%d", i)
+	}
+	slices.Sort(want)
+	for n, tables := range replicas {
+		w := tables.Watch(table.Endpoints("grove/plum"))
+		defer w.Close()
+		for !slices.Equal(addresses(tables), want) {
+			wait(t, w.C)
+		}
+		t.Logf("replica %d agrees", n)
+	}
+}
+
+func addresses(tables *table.Table) []string {
+	facts, _ := tables.Endpoints("grove/plum")
+	var all []string
+	for _, b := range facts.Backends {
+		all = append(all, b.Endpoint.Address.String())
+	}
+	slices.Sort(all)
+	return all
 }

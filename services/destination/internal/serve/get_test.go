@@ -85,6 +85,25 @@ func TestGetFollowsAService(t *testing.T) {
 	g.want("+10.0.0.2:80")
 }
 
+// TestASliceIsRecycled is complaints row A6: a slice that is written anew for
+// another address of the same pod leaves nothing of the old one, and one that
+// became empty keeps nothing and forgets nothing of its Service.
+func TestASliceIsRecycled(t *testing.T) {
+	r := newRig(t, Config{})
+	r.apply("service grove/plum port=:80\ntemplate grove/m\npod grove/p template=grove/m ip=10.0.0.1\nendpoint grove/plum/s/10.0.0.1 pod=grove/p port=:80")
+	g := r.get(plum, "")
+	g.want("+10.0.0.1:80")
+	r.apply("endpoint grove/plum/s/10.0.0.2 pod=grove/p port=:80\ndelete endpoint grove/plum/s/10.0.0.1\npod grove/p template=grove/m ip=10.0.0.2")
+	g.want("+10.0.0.2:80", "-10.0.0.1:80")
+	r.apply("delete endpoint grove/plum/s/10.0.0.2")
+	g.want("-10.0.0.2:80")
+	r.apply("endpoint grove/plum/s/10.0.0.3 port=:80")
+	g.want("+10.0.0.3:80")
+	if facts, _ := r.tables.Endpoints("grove/plum"); facts.Service == nil || len(facts.Backends) != 1 {
+		t.Errorf("after the slice: %+v", facts)
+	}
+}
+
 // TestGetIsSilentAboutTheRest: what no answer reads sends nothing (row A37). The
 // last change proves that nothing came before it.
 func TestGetIsSilentAboutTheRest(t *testing.T) {

@@ -50,6 +50,10 @@ endpoint grove/plum/b/192.0.2.31 external=grove/vm port=:8400
 endpoint thicket/sloe/a/10.0.0.3 pod=thicket/sloe-0 port=:80
 endpoint thicket/sloe/a/10.0.0.1 pod=grove/plum-0 port=:80
 server grove/opaque pods:app=plum port=8400 protocol=opaque
+profile grove/plum.grove.svc.cluster.local {"routes":[{"name":"a","condition":{"method":"GET"}}]}
+split grove/canary {"service":"plum","createdAt":"5","backends":[{"authority":"x","weightMilli":"1"}]}
+split grove/later {"service":"plum","createdAt":"6","backends":[{"authority":"y","weightMilli":"1"}]}
+cluster local trust=cluster.local
 `
 
 // TestACompleteCutReplacesEverything: whatever was held before, the table is as
@@ -83,7 +87,7 @@ func TestACompleteCutReplacesEverything(t *testing.T) {
 	if diff := cmp.Diff(New().Sizes(), tables.Sizes()); diff != "" {
 		t.Errorf("rows after an empty complete cut:\n%s", diff)
 	}
-	if len(tables.services)+len(tables.workloads)+len(tables.templates)+len(tables.servers) > 0 {
+	if len(tables.services)+len(tables.workloads)+len(tables.templates)+len(tables.servers)+len(tables.apexes)+len(tables.clusters) > 0 {
 		t.Error("empty entries are left")
 	}
 }
@@ -119,6 +123,8 @@ func TestWakesOnlyWhatChanged(t *testing.T) {
 		"address plum":   Address(ip("10.96.0.1")),
 		"address later":  Address(ip("10.0.0.9")),
 		"node":           Node("vm-a"),
+		"profile plum":   Profile("grove/plum.grove.svc.cluster.local"),
+		"cluster east":   Linked("east"),
 	}
 	tests := []struct{ change, want string }{
 		{"node vm-a zone=west-2", "node"},
@@ -141,6 +147,13 @@ func TestWakesOnlyWhatChanged(t *testing.T) {
 		{"server grove/new pods port=1 protocol=HTTP/1", ""},
 		{"delete server grove/opaque", "address host, address pod, address vm, endpoints plum, endpoints sloe"},
 		{"delete server grove/nobody", ""},
+		{`profile grove/plum.grove.svc.cluster.local {}`, "profile plum"},
+		{"delete profile grove/plum.grove.svc.cluster.local", "profile plum"},
+		{`profile market/plum.grove.svc.cluster.local {}`, ""},
+		{`split grove/canary {"service":"fig"}`, "service plum"},
+		{`split grove/new {"service":"plum"}`, "service plum"},
+		{"delete split grove/canary", "service plum"},
+		{"delete split grove/nobody", ""},
 		{"delete pod grove/nobody", ""},
 		{"delete endpoint grove/nobody/a/10.0.0.1", ""},
 		{"delete template grove/nobody", ""},
@@ -221,8 +234,17 @@ func dump(tables *Table) string {
 		fmt.Fprintf(&b, "%s services=%d pods=%s hosts=%s externals=%s servers=%s\n", at, len(facts.Services),
 			peers(facts.Pods), peers(facts.Hosts), peers(facts.Externals), servers(facts.Servers))
 	}
+	profile := tables.Profile("grove/plum", "market/plum.grove.svc.cluster.local", "grove/plum.grove.svc.cluster.local")
+	fmt.Fprintf(&b, "profile=%v split=%s cluster=%v apexes=%d\n", profile.Profile != nil, split(profile), tables.Cluster(), len(tables.apexes))
 	fmt.Fprintf(&b, "%v zone=%s", tables.Sizes(), tables.Zone("vm-a"))
 	return b.String()
+}
+
+func split(facts row.ProfileFacts) string {
+	if facts.Split == nil {
+		return "none"
+	}
+	return facts.Split.Name
 }
 
 func peers(all []row.Peer) string {
@@ -360,5 +382,54 @@ func TestVersionRisesWithTheTopicOnly(t *testing.T) {
 	apply(t, tables, "delete pod grove/plum-0")
 	if got := tables.Version("grove/plum"); got <= before {
 		t.Errorf("a change left the version at %d", got)
+	}
+}
+
+// TestTouchWakesWhatNoRowTells is how a link says that it can be read.
+func TestTouchWakesWhatNoRowTells(t *testing.T) {
+	tables := New()
+	east, west := tables.Watch(Linked("east")), tables.Watch(Linked("west"))
+	defer east.Close()
+	defer west.Close()
+	tables.Touch(Linked("east"))
+	select {
+	case <-east.C:
+	default:
+		t.Error("the watch of the link was not woken")
+	}
+	select {
+	case <-west.C:
+		t.Error("the watch of another link was woken")
+	default:
+	}
+}
+
+// TestFollowMovesAWatch: topics are exchanged one table at a time, and what is
+// not followed any more is forgotten.
+func TestFollowMovesAWatch(t *testing.T) {
+	here, there := New(), New()
+	w := NewWatch()
+	w.Follow(here, Service("grove/a"), Node("vm-a"))
+	w.Follow(there, Endpoints("grove/a"))
+	w.Follow(here, Service("grove/a"), Profile("grove/p"))
+	apply(t, here, "node vm-a zone=z")
+	select {
+	case <-w.C:
+		t.Error("a topic that is not followed woke the watch")
+	default:
+	}
+	apply(t, there, "service grove/a port=:80")
+	select {
+	case <-w.C:
+	default:
+		t.Error("a topic of the other table did not wake the watch")
+	}
+	w.Only(here)
+	if here.Watched() != 2 || there.Watched() != 0 {
+		t.Errorf("%d and %d topics are watched, want 2 and 0", here.Watched(), there.Watched())
+	}
+	w.Close()
+	if here.Watched() != 0 {
+		t.Errorf("%d topics are watched after the end", here.Watched())
 	}
 }
