@@ -33,6 +33,7 @@ type rig struct {
 	registry *prometheus.Registry
 	inbound  inbound.InboundServerPoliciesClient
 	outbound pb.OutboundPoliciesClient
+	conn     *grpc.ClientConn
 	stop     context.CancelFunc
 	patience context.Context //nolint:containedctx // ends streams on which nothing comes
 }
@@ -45,7 +46,7 @@ func cluster(t testing.TB) derive.Cluster {
 	}
 	return derive.Cluster{
 		Networks: networks, IdentityDomain: "cluster.local", Domain: "cluster.local",
-		ControlPlaneNamespace: "linkerd", DefaultPolicy: derive.Deny,
+		ControlPlaneNamespace: "linkerd", DefaultPolicy: derive.Deny, EgressNamespace: "linkerd-egress",
 	}
 }
 
@@ -89,6 +90,7 @@ func start(t testing.TB, cfg Config, rows ...bus.Change) *rig {
 		g.Stop()
 		<-served
 	})
+	r.conn = conn
 	r.inbound, r.outbound = inbound.NewInboundServerPoliciesClient(conn), pb.NewOutboundPoliciesClient(conn)
 	return r
 }

@@ -46,35 +46,37 @@ func walk(m protoreflect.Message) error {
 	return err
 }
 
-// judge looks at one message; want names fields that must be there.
+// required are the fields without which a proxy cannot read a message.
+var required = map[string][]string{
+	"io.linkerd.proxy.meta.Resource":                               {"group", "kind", "name", "namespace"},
+	"io.linkerd.proxy.outbound.OutboundPolicy":                     {"metadata", "protocol"},
+	"io.linkerd.proxy.outbound.HttpRoute":                          {"metadata"},
+	"io.linkerd.proxy.outbound.GrpcRoute":                          {"metadata"},
+	"io.linkerd.proxy.outbound.TlsRoute":                           {"metadata", "rules"},
+	"io.linkerd.proxy.outbound.OpaqueRoute":                        {"metadata", "rules"},
+	"io.linkerd.proxy.outbound.ProxyProtocol.Opaque":               {"routes"},
+	"io.linkerd.proxy.outbound.Backend":                            {"metadata", "queue"},
+	"io.linkerd.proxy.outbound.HttpRoute.Rule":                     {"backends"},
+	"io.linkerd.proxy.outbound.GrpcRoute.Rule":                     {"backends"},
+	"io.linkerd.proxy.outbound.TlsRoute.Rule":                      {"backends"},
+	"io.linkerd.proxy.outbound.OpaqueRoute.Rule":                   {"backends"},
+	"io.linkerd.proxy.outbound.HttpRoute.Retry":                    {"conditions"},
+	"io.linkerd.proxy.outbound.GrpcRoute.Retry":                    {"conditions"},
+	"io.linkerd.proxy.grpc_route.GrpcRouteMatch":                   {"rpc"},
+	"io.linkerd.proxy.http_route.HeaderMatch":                      {"name"},
+	"io.linkerd.proxy.http_route.QueryParamMatch":                  {"name"},
+	"io.linkerd.proxy.http_types.Headers.Header":                   {"name"},
+	"io.linkerd.proxy.outbound.HttpRoute.WeightedRouteBackend":     {"backend"},
+	"io.linkerd.proxy.outbound.GrpcRoute.WeightedRouteBackend":     {"backend"},
+	"io.linkerd.proxy.http_route.HttpFailureInjector":              {"status"},
+	"io.linkerd.proxy.outbound.FailureAccrual.Unified":             {"decay", "backoff"},
+	"io.linkerd.proxy.outbound.FailureAccrual.ConsecutiveFailures": {"backoff"},
+}
+
+// judge looks at one message.
 func judge(m protoreflect.Message) error {
 	name := string(m.Descriptor().FullName())
-	want := map[string][]string{
-		"io.linkerd.proxy.meta.Resource":                               {"group", "kind", "name", "namespace"},
-		"io.linkerd.proxy.outbound.OutboundPolicy":                     {"metadata", "protocol"},
-		"io.linkerd.proxy.outbound.HttpRoute":                          {"metadata"},
-		"io.linkerd.proxy.outbound.GrpcRoute":                          {"metadata"},
-		"io.linkerd.proxy.outbound.TlsRoute":                           {"metadata", "rules"},
-		"io.linkerd.proxy.outbound.OpaqueRoute":                        {"metadata", "rules"},
-		"io.linkerd.proxy.outbound.ProxyProtocol.Opaque":               {"routes"},
-		"io.linkerd.proxy.outbound.Backend":                            {"metadata", "queue"},
-		"io.linkerd.proxy.outbound.HttpRoute.Rule":                     {"backends"},
-		"io.linkerd.proxy.outbound.GrpcRoute.Rule":                     {"backends"},
-		"io.linkerd.proxy.outbound.TlsRoute.Rule":                      {"backends"},
-		"io.linkerd.proxy.outbound.OpaqueRoute.Rule":                   {"backends"},
-		"io.linkerd.proxy.outbound.HttpRoute.Retry":                    {"conditions"},
-		"io.linkerd.proxy.outbound.GrpcRoute.Retry":                    {"conditions"},
-		"io.linkerd.proxy.grpc_route.GrpcRouteMatch":                   {"rpc"},
-		"io.linkerd.proxy.http_route.HeaderMatch":                      {"name"},
-		"io.linkerd.proxy.http_route.QueryParamMatch":                  {"name"},
-		"io.linkerd.proxy.http_types.Headers.Header":                   {"name"},
-		"io.linkerd.proxy.outbound.HttpRoute.WeightedRouteBackend":     {"backend"},
-		"io.linkerd.proxy.outbound.GrpcRoute.WeightedRouteBackend":     {"backend"},
-		"io.linkerd.proxy.http_route.HttpFailureInjector":              {"status"},
-		"io.linkerd.proxy.outbound.FailureAccrual.Unified":             {"decay", "backoff"},
-		"io.linkerd.proxy.outbound.FailureAccrual.ConsecutiveFailures": {"backoff"},
-	}
-	for _, field := range want[name] {
+	for _, field := range required[name] {
 		if !m.Has(m.Descriptor().Fields().ByName(protoreflect.Name(field))) {
 			return fmt.Errorf("no %s", field)
 		}
