@@ -94,6 +94,10 @@ func apiPorts(ctx context.Context, client *kube.Client) string {
 	return strings.Join(out, ",")
 }
 
+// gatewayKinds are those of the Gateway API that a mesh must have, as Linkerd;
+// TLS and TCP routes are optional.
+var gatewayKinds = []string{"grpcroutes.gateway.networking.k8s.io", "httproutes.gateway.networking.k8s.io"}
+
 // missingCRDs are the names of those CRDs that the cluster lacks.
 func missingCRDs(ctx context.Context, client *kube.Client, want []string) ([]string, error) {
 	var missing []string
@@ -148,6 +152,17 @@ func ready(ctx context.Context, client *kube.Client, values Tree, crds []string)
 		return &say.Problem{
 			What: "the cluster lacks kinds that the control plane works with", Why: "no such CustomResourceDefinition: " + some(missing),
 			Next: "weft install --crds | kubectl apply -f -",
+		}
+	}
+	missing, err = missingCRDs(ctx, client, gatewayKinds)
+	switch {
+	case err != nil:
+		return err
+	case len(missing) > 0:
+		return &say.Problem{
+			What: "the cluster lacks the Gateway API, whose routes the control plane works with", Why: "no such CustomResourceDefinition: " + some(missing),
+			Next: "install its own release (https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api)\n" +
+				"or what we bring: weft install --crds --set installGatewayAPI=true | kubectl apply --server-side -f -",
 		}
 	}
 	if has(values, "proxyInit.runAsRoot") || has(values, "cniEnabled") {

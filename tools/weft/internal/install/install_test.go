@@ -96,7 +96,7 @@ func installed(t *testing.T, args ...string) (*kubetest.Server, []manifest.Docum
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range crds {
+	for _, name := range append(crds, gatewayKinds...) {
 		s.Put(&unstructured.Unstructured{Object: Tree{
 			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 			"metadata": Tree{"name": name, "labels": Tree{"linkerd.io/control-plane-ns": "linkerd"}},
@@ -166,6 +166,12 @@ func TestInstallRefuses(t *testing.T) {
 		t.Errorf("no CRDs: %s", got)
 	}
 	crds, _ := run(t, "install", "--crds", "--kubeconfig", bare.Kubeconfig)
+	apply(t, bare, crds)
+	_, got = run(t, "install", "--kubeconfig", bare.Kubeconfig)
+	if !strings.Contains(got, "no such CustomResourceDefinition: grpcroutes.gateway.networking.k8s.io, httproutes.gateway.networking.k8s.io\n") {
+		t.Errorf("no Gateway API: %s", got)
+	}
+	crds, _ = run(t, "install", "--crds", "--kubeconfig", bare.Kubeconfig, "--set", "installGatewayAPI=true")
 	apply(t, bare, crds)
 	docker, err := manifest.Parse("docker", []byte("apiVersion: v1\nkind: Node\nmetadata: {name: n2}\nstatus: {nodeInfo: {containerRuntimeVersion: \"docker://20\"}}"))
 	if err != nil {
