@@ -20,8 +20,11 @@ type Status struct {
 	Processes []Process `json:"processes"`
 	Skipped   []Skipped `json:"skipped"`
 	// SkippedTotal counts also those that are not listed.
-	SkippedTotal uint32   `json:"skippedTotal"`
-	Notes        []string `json:"notes"`
+	SkippedTotal uint32 `json:"skippedTotal"`
+	// Unmeshed counts the pods that an annotation wants to have a proxy and that
+	// came up without one.
+	Unmeshed uint32   `json:"unmeshed"`
+	Notes    []string `json:"notes"`
 }
 
 // Source is where the status is from.
@@ -74,6 +77,7 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 		for _, o := range e.GetPresence().GetSkipped() {
 			s.Skipped = append(s.Skipped, Skipped{Object: clean(o.GetObject()), Reason: clean(o.GetReason())})
 		}
+		s.Unmeshed = max(s.Unmeshed, e.GetPresence().GetUnmeshed()) // of two leaders, each counts all
 		s.SkippedTotal += max(e.GetPresence().GetSkippedTotal(), uint32(len(e.GetPresence().GetSkipped())))
 	}
 	slices.SortFunc(s.Processes, func(a, b Process) int {

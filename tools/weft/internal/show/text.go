@@ -34,6 +34,10 @@ func Text(s Status) string {
 		b.WriteByte('\n')
 		b.WriteString(skipped(s))
 	}
+	if s.Unmeshed > 0 {
+		b.WriteByte('\n')
+		b.WriteString(unmeshed(s.Unmeshed))
+	}
 	for i, n := range s.Notes {
 		if i == 0 {
 			b.WriteByte('\n')
@@ -69,6 +73,16 @@ func skipped(s Status) string {
 		fmt.Fprintf(&b, "  and %d more; the watcher's log names each\n", more)
 	}
 	return b.String()
+}
+
+// unmeshed says how many pods lack the proxy that they were to have, and how to
+// find them: a bus that names pods of every namespace would tell too much.
+func unmeshed(n uint32) string {
+	pods := "1 pod has no proxy, though it was to have one"
+	if n > 1 {
+		pods = fmt.Sprintf("%d pods have no proxy, though they were to have one", n)
+	}
+	return pods + "; which and why:\n  kubectl get events -A --field-selector reason=InjectionSkipped\n"
 }
 
 // position is how far a process has read; one that reads no log has none.
