@@ -31,8 +31,16 @@ func FuzzRows(f *testing.F) {
 			"config.linkerd.io/opaque-ports":                                   "1-65535,0",
 		},
 	}))
+	for _, c := range []bus.Change{
+		routeTo("a", "r", toServer("s")), routeTo("a", "r", toService("s"), "a/s", "b/x"), egressNetwork("a", "n", "192.0.2.0/24"), grantTo("a"),
+		rowOf(busv1.Table_TABLE_SERVER_AUTHORIZATIONS, &busv1.ServerAuthorization{Namespace: "a", Name: "z", Server: "s", MeshTls: true, Identities: []string{"*.x"}}, "a", "z"),
+		rowOf(busv1.Table_TABLE_RATE_LIMITS, &busv1.RateLimit{Namespace: "a", Name: "l", Target: &busv1.Ref{Group: policyGroup, Kind: "Server", Name: "s"}, Total: 1}, "a", "l"),
+	} {
+		f.Add(int32(c.Table), c.Key, c.Value)
+	}
 	f.Fuzz(func(t *testing.T, number int32, key string, value []byte) {
-		tables := complete(t, template("a", "t"), pod("a", "p", "1", "a/t"))
+		base := []bus.Change{template("a", "t"), pod("a", "p", "1", "a/t"), server("a", "s", 80)}
+		tables := complete(t, base...)
 		c := bus.Change{Table: busv1.Table(number), Key: key, Value: value}
 		apply(tables, c)
 		who := derive.Workload{Namespace: "a", Name: "p"}
@@ -59,18 +67,23 @@ func FuzzRows(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		apply(tables, removed(c), template("a", "t"), pod("a", "p", "1", "a/t"))
-		fresh := complete(t, template("a", "t"), pod("a", "p", "1", "a/t"))
+		if _, _, _, err := tables.Judged("", 10); err != nil {
+			t.Fatal(err)
+		}
+		apply(tables, append([]bus.Change{removed(c)}, base...)...)
+		fresh := complete(t, base...)
 		if got, want := ask(t, tables, who, 80), ask(t, fresh, who, 80); !proto.Equal(got, want) {
 			t.Fatalf("a row that is gone still shows: %v, want %v", got, want)
 		}
 	})
 }
 
-// opens says whether a row may let somebody in: an access policy of a Server,
-// or a template with a default policy of its own.
+// opens says whether a row may let somebody in: a policy, an access policy of a
+// Server, or a template with a default policy of its own.
 func opens(c bus.Change) bool {
 	switch c.Table {
+	case busv1.Table_TABLE_AUTHORIZATION_POLICIES, busv1.Table_TABLE_SERVER_AUTHORIZATIONS:
+		return true
 	case busv1.Table_TABLE_SERVERS:
 		row := &busv1.Server{}
 		return proto.Unmarshal(c.Value, row) == nil && row.GetAccessPolicy() != ""
