@@ -20,14 +20,21 @@ func Members(s *row.Service) []row.Remote {
 
 // Refused tells why a Service cannot be watched with Get; nil when it can.
 func Refused(s *row.Service, namespace, name, path string) *Refusal {
-	switch {
-	case s == nil:
+	if s == nil {
 		return NotFound(namespace, name)
-	case s.ExternalName:
-		return refuse(Invalid, "Invalid authority: %s", path)
-	default:
-		return Half(s)
 	}
+	if r := External(s, path); r != nil {
+		return r
+	}
+	return Half(s)
+}
+
+// External refuses a Service that is a name of something outside.
+func External(s *row.Service, path string) *Refusal {
+	if s == nil || !s.ExternalName {
+		return nil
+	}
+	return refuse(Invalid, "Invalid authority: %s", path)
 }
 
 // Half refuses a Service that says in which cluster it is, and not as what.

@@ -11,6 +11,7 @@ type endpoints struct {
 	api    *API
 	client ask.Client
 	watch  *table.Watch
+	path   string // as it was asked for
 	key    viewKey
 
 	view *view
@@ -80,8 +81,14 @@ func (e *endpoints) origin() error {
 		switch {
 		case !p.ok:
 			return refused(derive.NotLinked(p.Cluster))
-		case p.table == nil && e.have == nil:
+		case e.have != nil:
+		case p.table == nil:
 			return refused(derive.NotRead(p.Cluster))
+		case p.Cluster != "":
+			// One that becomes an ExternalName later has no endpoints, as here.
+			if r := derive.External(p.table.Service(p.key), e.path); r != nil {
+				return refused(r)
+			}
 		}
 	}
 	return nil

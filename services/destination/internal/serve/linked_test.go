@@ -58,6 +58,11 @@ func TestRemoteServiceFollowsTheOtherCluster(t *testing.T) {
 	if err := g.ends(); status.Code(err) != codes.NotFound {
 		t.Errorf("unlinked: %v, want NotFound", err)
 	}
+	applyTo(t, again, "service grove/plum externalname port=:80")
+	r.link("east", &Linked{Table: again, TrustDomain: "east.trust"})
+	if _, err := within(r.get(plumEast, "").recv); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an ExternalName there: %v, want InvalidArgument", err)
+	}
 }
 
 // TestUnknownIsNotEmpty: what a linked cluster has is unknown until it was read;

@@ -140,7 +140,7 @@ func (a *API) Get(dest *pb.GetDestination, ss pb.Destination_GetServer) error {
 		return refused(r).status
 	}
 	watch := table.NewWatch()
-	from := &endpoints{api: a, client: client, watch: watch, key: viewKey{service: key, instance: target.Instance, port: target.Port}}
+	from := &endpoints{api: a, client: client, watch: watch, path: short(dest.GetPath()), key: viewKey{service: key, instance: target.Instance, port: target.Port}}
 	defer from.close()
 	return (&stream{api: a, call: a.count.get, ss: ss, watch: watch, from: from}).run()
 }
