@@ -50,8 +50,7 @@ func TestCases(t *testing.T) {
 					t.Skip("TestAdmissionCases asks it")
 				}
 				if c.Request.K8s != "" {
-					score.add(c.Area, later)
-					t.Skipf("needs %s", c.Needs())
+					t.Skip("TestPolicyCases of package kube asks it, with an API server")
 				}
 				verdict, why := judge(t, c, bus, fmt.Sprintf("case-%d", i))
 				switch {
@@ -144,44 +143,14 @@ func compatibility() (map[string]bool, error) {
 // judge runs one case and says how it went; why is empty when it passed.
 func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why string) {
 	t.Helper()
-	w := newWorld(t)
-	l := w.links
-	l.bus, l.cluster = bus, cluster
-	for _, raw := range c.Given {
-		if err := given(t, w, raw); err != nil {
-			return failed, err.Error()
-		}
-	}
-	common := []string{"-bus.servers", bus, "-bus.cluster", cluster}
-	proc.Service(t, "watcher", nil, append(common, "-source", "dir", "-derive=false", "-dir", w.dir)...)
-	for name, other := range w.others {
-		proc.Service(t, "watcher", nil, l.watcher(name, other)...)
-	}
-
-	service := "destination"
-	if !strings.HasPrefix(c.Request.RPC, "Destination.") {
-		service = "policy"
-	}
-	listen := proc.FreePort(t)
-	args := append(common, "-listen", listen)
-	if service == "destination" {
-		args = append(args, "-links.dir", l.dir)
-	}
-	for name, value := range c.Request.Flags {
-		args = append(args, "-"+name+"="+plainText(value))
-	}
-	proc.Service(t, service, nil, args...)
-
-	conn, err := grpc.NewClient(listen, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	w, conn, err := serving(t, c, bus, cluster)
 	if err != nil {
-		t.Fatal(err)
+		return failed, err.Error()
 	}
-	defer func() { _ = conn.Close() }()
 	got, err := ask(t.Context(), conn, c.Request)
 	if err != nil {
 		return failed, err.Error()
 	}
-
 	patience := proc.Patience / 2
 	if c.Needs() != "" {
 		patience = 2 * time.Second // it is expected to fail; don't wait long for it
@@ -216,6 +185,52 @@ func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why stri
 		}
 	}
 	return verdict, ""
+}
+
+// serving starts the processes that a case needs, over the objects that it
+// begins with.
+func serving(t *testing.T, c caseset.Case, bus, cluster string) (*world, *grpc.ClientConn, error) {
+	t.Helper()
+	w := newWorld(t)
+	l := w.links
+	l.bus, l.cluster = bus, cluster
+	for _, raw := range c.Given {
+		if err := given(t, w, raw); err != nil {
+			return nil, nil, err
+		}
+	}
+	common := []string{"-bus.servers", bus, "-bus.cluster", cluster}
+	proc.Service(t, "watcher", nil, append(common, "-source", "dir", "-derive=false", "-dir", w.dir)...)
+	for name, other := range w.others {
+		proc.Service(t, "watcher", nil, l.watcher(name, other)...)
+	}
+
+	service := "destination"
+	if !strings.HasPrefix(c.Request.RPC, "Destination.") {
+		service = "policy"
+	}
+	listen := proc.FreePort(t)
+	args := append(common, "-listen", listen)
+	if service == "destination" {
+		args = append(args, "-links.dir", l.dir)
+	}
+	for name, value := range c.Request.Flags {
+		args = append(args, "-"+name+"="+plainText(value))
+	}
+	proc.Service(t, service, nil, args...)
+
+	return w, dial(t, listen), nil
+}
+
+// dial connects to a server for as long as the test runs.
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // wait reads until the client's state is the wanted one and stays so; it

@@ -137,9 +137,6 @@ var later = map[string]string{}
 
 // Needs tells why a case is outside the present scope; empty when it is inside.
 func (c Case) Needs() string {
-	if c.Request.K8s != "" {
-		return "a Kubernetes API server (issue 3)"
-	}
 	objects := slices.Clone(c.Given)
 	for _, s := range c.Request.Then {
 		objects = append(objects, s.Object)
