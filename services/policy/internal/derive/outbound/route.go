@@ -56,7 +56,7 @@ func NewRoute(r *route.Route) (*Route, error) {
 	case route.TLS:
 		out.snis, err = snis(r.Row)
 	default:
-		out.hosts, err = hosts(r.Row)
+		out.hosts, err = route.Hosts(r.Row)
 	}
 	if err != nil {
 		return nil, err
@@ -95,11 +95,6 @@ func newRule(r *route.Route, field string, row *busv1.RouteRule) (rule, error) {
 		out.http, err = route.HTTPMatches(field, row)
 	case route.GRPC:
 		out.grpc, err = route.GRPCMatches(field, row)
-		for _, m := range out.grpc {
-			if m.Rpc == nil { // proxies refuse the whole answer without it
-				m.Rpc = &grpc_route.GrpcRpcMatch{}
-			}
-		}
 	}
 	if err != nil {
 		return rule{}, err

@@ -78,7 +78,10 @@ func Redirect(field string, r *busv1.Redirect) (*http_route.RequestRedirect, err
 	if r.GetPort() > 65535 {
 		return nil, bad(field+".port", "%d is not from 1 to 65535", r.GetPort())
 	}
-	if s := r.GetStatus(); s != 0 && (s < 300 || s > 399) {
+	switch s := r.GetStatus(); {
+	case s == 0:
+		out.Status = 302 // the Gateway API's default; a proxy's would be 301
+	case s < 300 || s > 399:
 		return nil, bad(field+".statusCode", "%d is not a redirection", s)
 	}
 	var err error

@@ -37,12 +37,18 @@ func bad(field, format string, args ...any) error {
 
 func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
-// Hosts are the hosts of a route, in lower case since case does not matter in
-// them (complaint D10). Labels after a wildcard are sent in reverse.
+// Hosts are the hosts of a route, each once and in lower case, since case does
+// not matter in them: a proxy would refuse the whole answer over two that differ
+// in nothing else (complaint D10). Labels after a wildcard are sent in reverse.
 func Hosts(row *busv1.Route) ([]*http_route.HostMatch, error) {
 	var out []*http_route.HostMatch
+	seen := map[string]bool{}
 	for i, host := range row.GetHostnames() {
 		name := strings.ToLower(strings.TrimSuffix(host, "."))
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
 		suffix, wild := strings.CutPrefix(name, "*.")
 		labels := strings.Split(suffix, ".")
 		if len(name) > 253 || slices.ContainsFunc(labels, func(l string) bool { return !derive.IsLabel(l) }) {
@@ -84,12 +90,13 @@ func HTTPMatches(field string, rule *busv1.RouteRule) ([]*http_route.HttpRouteMa
 	return out, nil
 }
 
-// GRPCMatches are the matches of one rule of a GRPCRoute; field is its path.
+// GRPCMatches are the matches of one rule of a GRPCRoute; field is its path. A
+// match by headers alone has an empty method: proxies refuse one without.
 func GRPCMatches(field string, rule *busv1.RouteRule) ([]*grpc_route.GrpcRouteMatch, error) {
 	var out []*grpc_route.GrpcRouteMatch
 	for i, m := range rule.GetMatches() {
 		field := at(field+".matches", i)
-		match := &grpc_route.GrpcRouteMatch{}
+		match := &grpc_route.GrpcRouteMatch{Rpc: &grpc_route.GrpcRpcMatch{}}
 		var err error
 		if match.Headers, err = headers(field+".headers", m.GetHeaders()); err != nil {
 			return nil, err

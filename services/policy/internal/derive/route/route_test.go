@@ -30,7 +30,7 @@ func row(t testing.TB, text string) *busv1.Route {
 // TestHostsIgnoreCase is complaint D10: hosts that differ by case alone are one
 // host, and no reason to refuse anything.
 func TestHostsIgnoreCase(t *testing.T) {
-	upper, err := route.Hosts(row(t, `hostnames: "FOO.Example.COM" hostnames: "*.A.b"`))
+	upper, err := route.Hosts(row(t, `hostnames: "FOO.Example.COM" hostnames: "*.A.b" hostnames: "*.a.B" hostnames: "foo.example.com"`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +42,9 @@ func TestHostsIgnoreCase(t *testing.T) {
 		if !proto.Equal(upper[i], lower[i]) {
 			t.Errorf("host %d: %v and %v differ", i, upper[i], lower[i])
 		}
+	}
+	if len(upper) != 2 || len(lower) != 2 {
+		t.Fatalf("%d and %d hosts, want each once", len(upper), len(lower))
 	}
 	if got := upper[0].GetExact(); got != "foo.example.com" {
 		t.Errorf("exact host %q", got)
