@@ -24,6 +24,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
+	"github.com/weftmesh/weft/tools/weft/internal/profile"
 	"github.com/weftmesh/weft/tools/weft/internal/rotate"
 	"github.com/weftmesh/weft/tools/weft/internal/tracing"
 )
@@ -42,6 +43,7 @@ func commands() []func() *cobra.Command {
 		rotate.Command,
 		manifest.InjectCommand,
 		manifest.UninjectCommand,
+		profile.Command,
 		statusCommand,
 		tracing.Command,
 		demo.Command,

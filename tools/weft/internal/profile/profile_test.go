@@ -1,0 +1,144 @@
+package profile
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"golang.org/x/tools/txtar"
+
+	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
+)
+
+var update = flag.Bool("update", false, "write what is made now as what is wanted")
+
+// run runs the command as the tree would.
+func run(t *testing.T, in string, args ...string) (string, error) {
+	t.Helper()
+	root := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}
+	new(kube.Flags).Bind(root.PersistentFlags())
+	root.AddCommand(Command())
+	var out bytes.Buffer
+	root.SetIn(strings.NewReader(in))
+	root.SetOut(&out)
+	root.SetArgs(append([]string{"profile"}, args...))
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// Each file holds arguments, what comes in, and what is written or refused.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			part := map[string]string{}
+			for _, f := range a.Files {
+				part[f.Name] = string(f.Data)
+			}
+			got, err := run(t, part["in"], append([]string{"--ignore-cluster"}, strings.Fields(part["args"])...)...)
+			if p, ok := errors.AsType[*say.Problem](err); ok {
+				got += p.Error() + "\nwhy: " + p.Why + "\n"
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				for i := range a.Files {
+					if a.Files[i].Name == "want" {
+						a.Files[i].Data = []byte(got)
+					}
+				}
+				if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(part["want"], got); diff != "" {
+				t.Errorf("(-want +got; -update accepts it)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCommandLinesThatMakeNoSense(t *testing.T) {
+	for _, args := range [][]string{
+		{"web"}, {"--template"}, {"--template", "--proto", "-", "web"}, {"--template", "web", "more"},
+		{"--template", "Web"}, {"--template", "web.shop"}, {"--template", "web", "-n", "a.b"},
+	} {
+		_, err := run(t, "", args...)
+		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != exitUsage {
+			t.Errorf("profile %v = %v, want exit code %d", args, err, exitUsage)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.proto")
+	if err := os.WriteFile(file, []byte("service S { rpc M (A) returns (B); }"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := run(t, "", "--ignore-cluster", "--proto", file, "web"); err != nil || !strings.Contains(got, "pathRegex: /S/M\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := run(t, "", "--ignore-cluster", "--proto", file+"x", "web"); err == nil {
+		t.Error("a file that is not there is read")
+	}
+	if _, err := run(t, strings.Repeat("x", most+1), "--ignore-cluster", "--proto", "-", "web"); err == nil {
+		t.Error("an endless file is read")
+	}
+}
+
+func TestClusterDomain(t *testing.T) {
+	s := kubetest.Start(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: linkerd-config, namespace: linkerd}\ndata: {values: 'clusterDomain: example.org'}\n")
+	got, err := run(t, "", "--kubeconfig", s.Kubeconfig, "--template", "-n", "shop", "-o", "json", "web")
+	if err != nil || !strings.Contains(got, `"name": "web.shop.svc.example.org"`) {
+		t.Errorf("%v\n%s", err, got)
+	}
+	bare := kubetest.Start(t, "")
+	_, err = run(t, "", "--kubeconfig", bare.Kubeconfig, "--template", "web")
+	if p, ok := errors.AsType[*say.Problem](err); !ok || !strings.Contains(p.Next, "--ignore-cluster") {
+		t.Errorf("without a mesh: %v", err)
+	}
+}
+
+// What is no description makes an error, never a panic or an endless loop.
+func FuzzProto(f *testing.F) {
+	f.Add("syntax = 'proto3'; package a.b; service S { rpc M (stream A) returns (B) { option (x) = {y: \"}\"}; } }")
+	f.Add("service{}'")
+	f.Add("service S{rpc")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := FromProto(Service{"web", "shop", "cluster.local"}, []byte(text))
+		for _, r := range p.Spec.Routes {
+			if err != nil || r.Name == "" || r.Condition.PathRegex == "" {
+				t.Errorf("%v, %+v", err, r)
+			}
+		}
+	})
+}
+
+func FuzzOpenAPI(f *testing.F) {
+	f.Add("swagger: '2.0'\nbasePath: /a\npaths: {/b/{c}: {get: {responses: {200: {}, default: {}}}}}")
+	f.Add(`{"openapi":"3.0.0","paths":{"":{"get":{}}}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := FromOpenAPI(Service{"web", "shop", "cluster.local"}, []byte(text))
+		for _, r := range p.Spec.Routes {
+			if err != nil || !strings.Contains(r.Name, " /") || r.Condition.PathRegex == "" {
+				t.Errorf("%v, %+v", err, r)
+			}
+		}
+	})
+}
