@@ -2,6 +2,7 @@ package table
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -126,7 +127,7 @@ func (e *edit) readEgress(c bus.Change, namespace, name string) error {
 	var network *egress.Network
 	if row != nil {
 		network = egress.New(e.tables.cluster, row)
-		e.problems("egress network", c.Key, network.Problems)
+		e.problems("egress network", c.Key, slices.Concat(network.Problems, outbound.EgressProblems(e.tables.cluster, network)))
 	}
 	e.tables.rows.egress.put(namespace, name, network)
 	e.touch(route.Parent{Kind: route.EgressNetwork, Namespace: namespace, Name: name})
