@@ -99,6 +99,11 @@ func (r *rig) apply(changes ...bus.Change) {
 	r.tables.Apply(table.Cut{Changes: changes, Cause: table.Cause{ObservedAt: time.Now()}})
 }
 
+// restate is a complete state: what it does not name is gone.
+func (r *rig) restate(changes ...bus.Change) {
+	r.tables.Apply(table.Cut{Changes: changes, Complete: true, Cause: table.Cause{ObservedAt: time.Now()}})
+}
+
 func pod(name, uid, tpl string) bus.Change {
 	return bus.Change{Table: busv1.Table_TABLE_WORKLOADS, Key: bus.Key("pod", "grove", name), Value: bus.Encode(&busv1.Workload{
 		Kind: busv1.Workload_KIND_POD, Namespace: "grove", Name: name, Uid: uid, Template: bus.Key("grove", tpl),
