@@ -57,7 +57,7 @@ func (f *filters) add(r *route.Route, field string, row *busv1.RouteFilter) erro
 	case t == "RequestHeaderModifier" && row.GetRequestHeaders() != nil:
 		m, err := route.RequestHeaders(field+".requestHeaderModifier", row.GetRequestHeaders())
 		if err != nil {
-			return err //nolint:wrapcheck // it names the field
+			return err
 		}
 		if grpc {
 			f.grpc = append(f.grpc, &outbound.GrpcRoute_Filter{Kind: &outbound.GrpcRoute_Filter_RequestHeaderModifier{RequestHeaderModifier: m}})
@@ -67,7 +67,7 @@ func (f *filters) add(r *route.Route, field string, row *busv1.RouteFilter) erro
 	case t == "ResponseHeaderModifier" && row.GetResponseHeaders() != nil:
 		m, err := route.ResponseHeaders(field+".responseHeaderModifier", row.GetResponseHeaders())
 		if err != nil {
-			return err //nolint:wrapcheck // it names the field
+			return err
 		}
 		if grpc {
 			f.response = modifier(m)
@@ -78,7 +78,7 @@ func (f *filters) add(r *route.Route, field string, row *busv1.RouteFilter) erro
 	case t == "RequestRedirect" && row.GetRedirect() != nil && !grpc:
 		m, err := route.Redirect(field+".requestRedirect", row.GetRedirect())
 		if err != nil {
-			return err //nolint:wrapcheck // it names the field
+			return err
 		}
 		f.http = append(f.http, &outbound.HttpRoute_Filter{Kind: &outbound.HttpRoute_Filter_Redirect{Redirect: m}})
 	case t == "URLRewrite" && row.GetRewrite() != nil && !grpc:
@@ -107,7 +107,7 @@ func (f *filters) need(filter string) {
 func rewrite(field string, row *busv1.UrlRewrite) (*routesv1.Rewrite, error) {
 	path, err := route.PathChange(field+".path", row.GetPath())
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the field
+		return nil, err
 	}
 	out := &routesv1.Rewrite{Host: strings.ToLower(row.GetHostname())}
 	switch p := path.GetReplace().(type) {

@@ -126,13 +126,13 @@ func (r *rule) limit(field string, row *busv1.RouteRule) error {
 	if s := row.GetRequestTimeout(); s != "" {
 		d, err := route.Timeout(field+".request", s)
 		if err != nil {
-			return err //nolint:wrapcheck // it names the field
+			return err
 		}
 		r.timeouts.request, r.timeouts.set = d, true
 	}
 	d, err := route.Timeout(field+".backendRequest", row.GetBackendRequestTimeout())
 	if err != nil {
-		return err //nolint:wrapcheck // it names the field
+		return err
 	}
 	r.attempt = d
 	return nil

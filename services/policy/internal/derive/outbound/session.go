@@ -15,15 +15,15 @@ const defaultSession = "weft-session"
 // not. Source: the Gateway API (GEP-1619), with its defaults.
 func session(field string, row *busv1.SessionPersistence) (*routesv1.SessionPersistence, error) {
 	if row == nil {
-		return nil, nil //nolint:nilnil // most rules keep nothing together
+		return nil, nil
 	}
 	absolute, err := route.Timeout(field+".absoluteTimeout", row.GetAbsoluteTimeout())
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the field
+		return nil, err
 	}
 	idle, err := route.Timeout(field+".idleTimeout", row.GetIdleTimeout())
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the field
+		return nil, err
 	}
 	out := &routesv1.SessionPersistence{
 		Name:            row.GetSessionName(),

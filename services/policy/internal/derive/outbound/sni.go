@@ -11,7 +11,7 @@ import (
 func snis(row *busv1.Route) ([]*tls_route.SniMatch, error) {
 	all, err := route.Hosts(row)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the field
+		return nil, err
 	}
 	var out []*tls_route.SniMatch
 	for _, h := range all {
