@@ -95,14 +95,18 @@ func (e *edit) touch(parents ...route.Parent) {
 	}
 }
 
-// judge judges the routes of every parent that was touched.
+// judge judges the routes of every parent that was touched. What is refused is
+// told once, not whenever something near it changes.
 func (e *edit) judge() {
+	r := &e.tables.rows
 	e.verdicts = make(map[route.Parent][]accept.Verdict, len(e.parents))
 	for p := range e.parents {
-		e.tables.rows.judge(e.tables.cluster, p)
-		e.verdicts[p] = e.tables.rows.routes.verdicts[p]
+		before := r.routes.verdicts[p]
+		r.judge(e.tables.cluster, p)
+		e.verdicts[p] = r.routes.verdicts[p]
 		for _, v := range e.verdicts[p] {
-			if !v.Accepted.Holds {
+			told := slices.ContainsFunc(before, func(o accept.Verdict) bool { return o.Route == v.Route && o.Accepted == v.Accepted })
+			if !v.Accepted.Holds && !told {
 				e.problems("route", v.Route.String(), []string{p.String() + " does not take it: " + v.Accepted.Reason + " " + v.Accepted.Message})
 			}
 		}

@@ -230,3 +230,21 @@ func tell(j Judged) string {
 	}
 	return strings.Join([]string{j.Group, j.Kind, j.Namespace + "/" + j.Name, j.UID, string(rune('0'+j.Generation)) + ":", strings.Join(said, ", ")}, " ")
 }
+
+// TestRefusalsAreToldOnce keeps the log quiet about what has been said.
+func TestRefusalsAreToldOnce(t *testing.T) {
+	tables := complete(t, service("a", "s", 1))
+	told := func(r Report) string { return strings.Join(r.Problems["route HTTPRoute a/r"], "; ") }
+	headless := "Service a/s does not take it: NoMatchingParent parent service must have a ClusterIP"
+	if got := told(apply(tables, routeTo("a", "r", toService("s")))); got != headless {
+		t.Errorf("told %q", got)
+	}
+	for _, c := range []bus.Change{service("a", "s", 2), service("a", "s", 3, "10.0.0.1"), service("a", "s", 4, "10.0.0.1")} {
+		if got := told(apply(tables, c)); got != "" {
+			t.Errorf("told again %q", got)
+		}
+	}
+	if got := told(apply(tables, removed(service("a", "s", 1)))); got != "Service a/s does not take it: NoMatchingParent " {
+		t.Errorf("of the end of its parent it is told %q", got)
+	}
+}
