@@ -150,9 +150,12 @@ func nextChange(raw []byte) (p parsed, rest []byte, err error) {
 // pieces packs sorted rows with plain values and hands over each block with
 // the rows that are in it.
 func pieces(rows []rowAt, give func(b *block, rows []rowAt)) {
-	raw := make([]byte, 0, blockRaw+MaxRow/8)
+	var raw []byte
 	start := 0
 	for i, r := range rows {
+		if raw == nil {
+			raw = make([]byte, 0, blockRaw+MaxRow/8)
+		}
 		raw = appendChange(raw, Change{r.table, r.key, r.in.body})
 		if len(raw) >= blockRaw || i == len(rows)-1 {
 			give(&block{body: pack(raw), rows: int32(i + 1 - start)}, rows[start:i+1])
@@ -171,7 +174,9 @@ func (s *store) settle() {
 		rows = s.takePlain()
 	}
 	s.mu.Unlock()
-	pieces(rows, s.rest)
+	if len(rows) > 0 {
+		pieces(rows, s.rest)
+	}
 }
 
 // takePlain lists the rows whose values are plain. The lock is held.

@@ -85,7 +85,11 @@ func (s *store) build(c copied) (*snapshot, error) {
 
 // chunk packs rows, in halves if they compress too badly for one message.
 func (s *snapshot) chunk(rows []Change, id *identity) error {
-	raw := make([]byte, 0, chunkRaw+64<<10)
+	size := 0
+	for _, c := range rows {
+		size += changeSize(c)
+	}
+	raw := make([]byte, 0, size)
 	for _, c := range rows {
 		raw = appendChange(raw, c)
 	}

@@ -29,6 +29,7 @@ type API struct {
 	mu       sync.Mutex
 	objects  map[shape.ID]metav1.Object
 	watchers []*Watcher
+	holder   *Watcher // of the lease
 }
 
 // NewAPI makes one without objects.
@@ -44,7 +45,7 @@ func (a *API) Apply(manifest string) error {
 		return errors.New("reading a manifest: " + parsed.Strays[0])
 	}
 	for _, item := range parsed.Items {
-		a.set(item.ID, item.Object)
+		a.set(item.ID, item.Obj)
 	}
 	return nil
 }
@@ -70,6 +71,7 @@ func (a *API) set(id shape.ID, obj metav1.Object) {
 // Watcher is one watcher process: a copy of the log, a writer, and what lies
 // between them and the API.
 type Watcher struct {
+	api       *API
 	src       *src
 	reader    *bus.Reader
 	writer    *bus.Writer
@@ -85,8 +87,8 @@ type term struct {
 // NewWatcher makes a process that watches the API and is on the bus by t. Run
 // runs it; it leads when Lead says so.
 func (a *API) NewWatcher(t bus.Transport) *Watcher {
-	w := &Watcher{grants: make(chan term, 1)}
-	w.src = newSrc(w.grants)
+	w := &Watcher{api: a, grants: make(chan term, 1)}
+	w.src = newSrc(w)
 	w.reader = bus.NewReader(t, bus.ReaderConfig{})
 	w.writer = bus.NewWriter(t, w.reader, bus.WriterConfig{})
 	w.publisher = publish.New(w.src, w.writer, w.reader, publish.Config{Log: slog.New(slog.DiscardHandler)})
@@ -107,11 +109,15 @@ func (w *Watcher) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Lead gives the process the lease. It believes to hold it until lose is
-// called, whoever else has been given it in the meantime: so a process behaves
-// that was stopped and goes on.
+// Lead gives the process the lease. It goes on as the leader until lose is
+// called, even if another has been given the lease in the meantime: so a process
+// behaves that was stopped and goes on. Only when it looks at its lease, just
+// before it writes, does it find out.
 func (w *Watcher) Lead(ctx context.Context) (lose func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	w.api.mu.Lock()
+	w.api.holder = w
+	w.api.mu.Unlock()
 	select {
 	case w.grants <- term{ctx, cancel}:
 	default: // it has one already that it hasn't seen
@@ -141,7 +147,7 @@ func (a *API) Resume(w *Watcher) {
 type src struct {
 	queue  *source.Queue
 	synced chan struct{}
-	grants <-chan term
+	of     *Watcher
 
 	mu      sync.Mutex
 	stalled bool
@@ -150,8 +156,8 @@ type src struct {
 
 var _ source.Source = (*src)(nil)
 
-func newSrc(grants <-chan term) *src {
-	return &src{queue: source.NewQueue(), synced: make(chan struct{}), grants: grants, objects: map[shape.ID]metav1.Object{}}
+func newSrc(of *Watcher) *src {
+	return &src{queue: source.NewQueue(), synced: make(chan struct{}), of: of, objects: map[shape.ID]metav1.Object{}}
 }
 
 func (s *src) hear(id shape.ID, obj metav1.Object) {
@@ -225,19 +231,40 @@ func (s *src) Derives() bool { return false }
 
 func (s *src) Trouble() source.Trouble { return source.Trouble{} }
 
+// Elect leads as the real source does: with what the API has now.
 func (s *src) Elect(ctx context.Context, lead func(context.Context, func() error)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case t := <-s.grants:
+		case t := <-s.of.grants:
 			stop := context.AfterFunc(ctx, t.lose)
-			lead(t.ctx, t.ctx.Err)
+			s.of.api.Resume(s.of)
+			lead(t.ctx, func() error { return s.of.check(t) })
 			stop()
 		}
 	}
 }
 
+var errNoLease = errors.New("the lease is another's")
+
+// check looks at the lease.
+func (w *Watcher) check(t term) error {
+	w.api.mu.Lock()
+	defer w.api.mu.Unlock()
+	if w.api.holder != w {
+		return errNoLease
+	}
+	return t.ctx.Err()
+}
+
 func compare(a, b shape.ID) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Forget tells a process that has ended of nothing any more.
+func (a *API) Forget(w *Watcher) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers = slices.DeleteFunc(a.watchers, func(o *Watcher) bool { return o == w })
 }
