@@ -54,6 +54,12 @@ func TestCluster(t *testing.T) {
 			t.Errorf("%s, %v", out, err)
 		}
 	})
+	t.Run("a node weighs more than a session beside it", func(t *testing.T) {
+		out, err := r.Node("n1").Exec(t.Context(), "cat", "/sys/fs/cgroup/cpu/cpu.shares")
+		if err != nil || strings.TrimSpace(string(out)) != "16384" {
+			t.Errorf("its share of the processors is %q, %v", out, err)
+		}
+	})
 	t.Run("the machine reaches a NodePort", func(t *testing.T) {
 		ask(t, "http://"+r.NodeAddress().String()+":30080/")
 	})

@@ -83,6 +83,11 @@ func ownHierarchies() ([]hierarchy, error) {
 	return hierarchies(string(cgroup), string(mountinfo))
 }
 
+// weight is a node's share of the processors where others want them too: a group has
+// 1024 by default, as a single session of a shell has, and on a machine that compiles
+// in thirty of them a node with a hundred processes would get a thirtieth.
+const weight = 16 << 10
+
 // enclose makes a group below the caller's own in every hierarchy and puts the
 // process into it. What it will make is written down first, for removeGroups.
 func enclose(c Config, pid int) error {
@@ -98,10 +103,16 @@ func enclose(c Config, pid int) error {
 		return fmt.Errorf("noting a node's control groups: %w", err)
 	}
 	for i, group := range groups {
+		controllers := strings.Split(trees[i].controllers, ",")
 		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // the kernel's usual mode
 			return fmt.Errorf("making a node's control group: %w", err)
 		}
-		if slices.Contains(strings.Split(trees[i].controllers, ","), "cpuset") { // a new one is empty and takes no process
+		if slices.Contains(controllers, "cpu") {
+			if err := os.WriteFile(filepath.Join(group, "cpu.shares"), fmt.Append(nil, weight), 0o600); err != nil {
+				return fmt.Errorf("weighing a node: %w", err)
+			}
+		}
+		if slices.Contains(controllers, "cpuset") { // a new one is empty and takes no process
 			for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 				if err := inherit(group, name); err != nil {
 					return err
