@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 
 	"github.com/weftmesh/weft/services/identity/internal/events"
 	"github.com/weftmesh/weft/services/identity/internal/issuer"
@@ -71,6 +72,7 @@ func reviewer(ctx context.Context, s *run.Service, cfg config) (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("configuring the Kubernetes client: %w", err)
 	}
+	readTokenAgain(client)
 	// No rate here: requests wait for their turn before their token is looked
 	// at, where what is too much can be refused with a hint.
 	client.QPS = -1
@@ -105,6 +107,17 @@ func kubeClient(path string) (*rest.Config, error) {
 		return rest.InClusterConfig()
 	}
 	return clientcmd.BuildConfigFromFlags("", path)
+}
+
+// readTokenAgain makes a refused token of this account be read from its file
+// again at once; client-go would go on with it for up to a minute, in which no
+// proxy could get a certificate. (The watcher has the same few lines.)
+func readTokenAgain(cfg *rest.Config) {
+	if cfg.BearerTokenFile == "" {
+		return
+	}
+	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(cfg.BearerTokenFile)))
+	cfg.BearerToken, cfg.BearerTokenFile = "", ""
 }
 
 // mayReview asks whether this account may check tokens. Only a clear no is an

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 )
 
 // Objects are the calls on one kind of object in a namespace, or in all.
@@ -43,6 +44,17 @@ type api struct {
 	params          runtime.ParameterCodec
 }
 
+// readTokenAgain makes a refused token be read from its file again at once;
+// client-go would go on with it for up to a minute. (The watcher has the same
+// few lines.)
+func readTokenAgain(cfg *rest.Config) {
+	if cfg.BearerTokenFile == "" {
+		return
+	}
+	cfg.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(cfg.BearerTokenFile)))
+	cfg.BearerToken, cfg.BearerTokenFile = "", ""
+}
+
 // Connect makes the clients; nothing is sent yet.
 func Connect(cfg *rest.Config) (API, error) {
 	s := runtime.NewScheme()
@@ -50,6 +62,8 @@ func Connect(cfg *rest.Config) (API, error) {
 	if err := add.AddToScheme(s); err != nil {
 		return nil, fmt.Errorf("learning the kinds of objects: %w", err)
 	}
+	cfg = rest.CopyConfig(cfg)
+	readTokenAgain(cfg)
 	codecs := rest.CodecFactoryForGeneratedClient(s, serializer.NewCodecFactory(s)).WithoutConversion()
 	group := func(path string, gv schema.GroupVersion) (*rest.RESTClient, error) {
 		one := rest.CopyConfig(cfg)

@@ -5,10 +5,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/weftmesh/weft/services/mirror/internal/kube"
@@ -57,6 +60,44 @@ func TestRequests(t *testing.T) {
 	} {
 		if !strings.Contains(asked[path], want) {
 			t.Errorf("%s was sent %q, want it to hold %s", path, asked[path], want)
+		}
+	}
+}
+
+// TestRefusedTokenIsReadAgain: at once, not within a minute.
+func TestRefusedTokenIsReadAgain(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	put := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("old")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("Authorization") != "Bearer new" {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"kind":"NamespaceList","apiVersion":"v1","items":[]}`)
+	}))
+	defer srv.Close()
+	api, err := kube.Connect(&rest.Config{Host: srv.URL, BearerToken: "old", BearerTokenFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() error {
+		_, err := api.Namespaces(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	if list() == nil {
+		t.Error("an old token was taken")
+	}
+	put("new")
+	if err := list(); err != nil { // one more may have begun before the file was written
+		if err := list(); err != nil {
+			t.Error(err)
 		}
 	}
 }

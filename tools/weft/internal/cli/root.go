@@ -16,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/authz"
 	"github.com/weftmesh/weft/tools/weft/internal/busd"
 	"github.com/weftmesh/weft/tools/weft/internal/check"
 	"github.com/weftmesh/weft/tools/weft/internal/demo"
@@ -44,12 +45,14 @@ func commands() []func() *cobra.Command {
 		manifest.InjectCommand,
 		manifest.UninjectCommand,
 		profile.Command,
+		authz.Command,
 		statusCommand,
 		tracing.Command,
 		demo.Command,
 		busd.Command,
 		pki.Command,
 		versionCommand,
+		docCommand,
 	}
 }
 

@@ -50,7 +50,8 @@ func statusCommand() *cobra.Command {
   leaving  it said that it stops
   silent   it has said nothing for 15 s: it may be dead or cut off
 
-Below the table are the objects that the watcher had to skip, with the reasons.
+Below the table are the objects that the watcher had to skip, with the reasons,
+and how many pods came up without the proxy that an annotation wants.
 The answer is heartbeat's; where none runs, the command listens itself.
 
 The bus is the one that -bus.servers names. Without it, it is the bus of the mesh
