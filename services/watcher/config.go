@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"errors"
-	"iter"
 	"log/slog"
 	"os"
 	"strings"
@@ -20,11 +18,8 @@ import (
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
-	"github.com/weftmesh/weft/services/watcher/internal/herald"
 	"github.com/weftmesh/weft/services/watcher/internal/kube"
-	"github.com/weftmesh/weft/services/watcher/internal/publish"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
-	"github.com/weftmesh/weft/services/watcher/internal/status"
 )
 
 type config struct {
@@ -116,37 +111,6 @@ func newSource(cfg config, reg prometheus.Registerer, log *slog.Logger) (source.
 		Registry: reg,
 		Log:      log,
 	}), nil
-}
-
-// newHerald makes the part that tells of pods without a proxy; nil without a
-// Kubernetes to tell it to.
-func newHerald(cfg config, src source.Source, p *publish.Publisher, reg prometheus.Registerer) *herald.Herald {
-	from, ok := src.(*kube.Source)
-	if !ok {
-		return nil
-	}
-	return herald.New(from, from.Events(), herald.Config{Leading: p.Leading, Instance: identity(cfg.Identity), Registry: reg})
-}
-
-// newStatus makes the part that writes statuses; nil without a Kubernetes to write
-// them to. publisher is asked later: it is made after.
-func newStatus(src source.Source, t bus.Transport, r *bus.Reader, publisher func() *publish.Publisher, reg prometheus.Registerer) *status.Writer {
-	to, ok := src.(*kube.Source)
-	if !ok {
-		return nil
-	}
-	return status.New(to, status.Config{
-		Term: func() (context.Context, func() error, bool) { return publisher().Term() },
-		At: func() (epoch, seq uint64) {
-			st := r.Status()
-			return st.Epoch, st.Seq
-		},
-		Ask: func(ctx context.Context, epoch, seq uint64) (bus.Wanted, error) {
-			return bus.AskStatus(ctx, t, epoch, seq)
-		},
-		Hear:     func(ctx context.Context) iter.Seq2[*busv1.Presence, error] { return bus.Hear(ctx, t) },
-		Registry: reg,
-	})
 }
 
 // identity names this process in the lease. A host name alone would be shared

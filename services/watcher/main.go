@@ -42,14 +42,10 @@ func wire(ctx context.Context, s *run.Service) error {
 	reader := bus.NewReader(transport, bus.ReaderConfig{})
 	writer := bus.NewWriter(transport, reader, bus.WriterConfig{})
 	var publisher *publish.Publisher
-	statuses := newStatus(src, transport, reader, func() *publish.Publisher { return publisher }, s.Metrics())
-	leads := publish.Config{Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect, Cluster: cfg.cluster(transport.Cluster())}
-	if statuses != nil {
-		leads.Wrote = statuses.Wrote
-	}
-	publisher = publish.New(src, writer, reader, leads)
-
-	herald := newHerald(cfg, src, publisher, s.Metrics())
+	duties := newDuties(cfg, src, transport, reader, func() *publish.Publisher { return publisher }, s)
+	publisher = publish.New(src, writer, reader, publish.Config{
+		Registry: s.Metrics(), Unleased: cfg.Source == "dir" || !cfg.Elect, Cluster: cfg.cluster(transport.Cluster()), Wrote: duties.wrote,
+	})
 
 	s.Part("bus", transport.Run)
 	s.Part("reader", reader.Run)
@@ -62,16 +58,13 @@ func wire(ctx context.Context, s *run.Service) error {
 		}
 		return publisher.Elect(ctx)
 	})
-	if herald != nil {
-		s.Part("herald", herald.Run)
-	}
-	if statuses != nil {
-		s.Part("statuses", statuses.Run)
-	}
+	duties.start(s)
 	base := bus.NewPresence(s.Name(), build.Version(), transport.Cluster())
 	s.Part("presence", func(ctx context.Context) error {
 		return bus.Announce(ctx, transport, presenceEvery, func() *busv1.Presence {
-			return presence(base, reader.Status(), publisher, len(s.NotReady()) == 0)
+			p := presence(base, reader.Status(), publisher, len(s.NotReady()) == 0)
+			p.Unmeshed = uint32(duties.unmeshed())
+			return p
 		})
 	})
 	s.Ready("source", synced(src))

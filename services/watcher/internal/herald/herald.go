@@ -10,6 +10,7 @@ import (
 	"context"
 	"iter"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,7 +82,11 @@ type Herald struct {
 
 	unmeshed *prometheus.GaugeVec
 	written  *prometheus.CounterVec
+	total    atomic.Int64 // of the unmeshed at the last look
 }
+
+// Unmeshed is how many pods should have a proxy and had none at the last look.
+func (h *Herald) Unmeshed() int { return int(h.total.Load()) }
 
 // told is what became of one notice.
 type told struct {
@@ -161,9 +166,12 @@ func (h *Herald) look(ctx context.Context) {
 			delete(h.told, k)
 		}
 	}
+	total := 0
 	for _, r := range census.Reasons {
 		h.unmeshed.WithLabelValues(string(r)).Set(float64(result.Unmeshed[r]))
+		total += result.Unmeshed[r]
 	}
+	h.total.Store(int64(total))
 	fails := 0
 	for i := range result.Notices {
 		if ctx.Err() != nil || !h.cfg.Leading() || fails == mostFails {

@@ -200,7 +200,7 @@ func TestUnmeshedIsToldOnceAndRenewed(t *testing.T) {
 		pass(30 * time.Second)
 		const both = "Normal Injected DaemonSet/db x1; Warning InjectionSkipped DaemonSet/web x2"
 		r.want(both)
-		if got := testutil.ToFloat64(r.herald.unmeshed.WithLabelValues(string(census.NotInjected))); got != 2 {
+		if got := testutil.ToFloat64(r.herald.unmeshed.WithLabelValues(string(census.NotInjected))); got != 2 || r.herald.Unmeshed() != 2 {
 			t.Errorf("%v pods counted, want 2", got)
 		}
 		pass(20 * time.Minute)

@@ -80,6 +80,10 @@ func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 	if err != nil {
 		return Clients{}, err
 	}
+	sliceWrites, err := d.group(typed, discoveryv1.SchemeGroupVersion)
+	if err != nil {
+		return Clients{}, err
+	}
 	resources, err := d.group(find, corev1.SchemeGroupVersion)
 	if err != nil {
 		return Clients{}, err
@@ -92,6 +96,8 @@ func clients(cfg *rest.Config, userAgent string) (Clients, error) {
 		Leases:     func(namespace string) leases { return leaseAPI{lease, d.params, namespace} },
 		Discovery:  discovery{resources},
 		Events:     eventAPI{events},
+
+		SliceWrites: sliceAPI{sliceWrites},
 	}
 	if c.Metadata, err = metadata.NewForConfig(cfg); err != nil {
 		return Clients{}, err

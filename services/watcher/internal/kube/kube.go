@@ -42,6 +42,17 @@ type Clients struct {
 	Leases func(namespace string) leases
 	// Events writes Kubernetes events.
 	Events EventWriter
+	// SliceWrites writes EndpointSlices.
+	SliceWrites SliceWriter
+}
+
+// SliceWriter writes EndpointSlices.
+type SliceWriter interface {
+	// Create makes one with a generated name, and tells it.
+	Create(ctx context.Context, es *discoveryv1.EndpointSlice) (name string, err error)
+	// Update is refused if the slice has another version now.
+	Update(ctx context.Context, es *discoveryv1.EndpointSlice) error
+	Delete(ctx context.Context, namespace, name string) error
 }
 
 // EventWriter writes Kubernetes events.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/weftmesh/weft/services/watcher/internal/census"
+	"github.com/weftmesh/weft/services/watcher/internal/external"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
@@ -174,9 +175,12 @@ func trimProbe(p *corev1.Probe) *corev1.Probe {
 
 func trimService(s *corev1.Service) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: trimMeta(&s.ObjectMeta, shape.MeshAnnotation, shape.MeshAnnotation),
+		// Labels are copied to the slices of external workloads.
+		ObjectMeta: trimMeta(&s.ObjectMeta, all, shape.MeshAnnotation),
 		Spec: corev1.ServiceSpec{
 			Type:                  s.Spec.Type,
+			Selector:              s.Spec.Selector,
+			IPFamilies:            s.Spec.IPFamilies,
 			ClusterIP:             s.Spec.ClusterIP,
 			ClusterIPs:            s.Spec.ClusterIPs,
 			Ports:                 s.Spec.Ports,
@@ -186,9 +190,11 @@ func trimService(s *corev1.Service) *corev1.Service {
 }
 
 func trimSlice(es *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	ours := external.Manages(es) // which are compared as a whole
 	out := &discoveryv1.EndpointSlice{
-		ObjectMeta: trimMeta(&es.ObjectMeta,
-			func(key string) bool { return key == discoveryv1.LabelServiceName }, shape.MeshAnnotation),
+		ObjectMeta: trimMeta(&es.ObjectMeta, func(key string) bool {
+			return ours || key == discoveryv1.LabelServiceName || key == shape.LabelClusterName
+		}, shape.MeshAnnotation),
 		AddressType: es.AddressType,
 		Ports:       es.Ports,
 		Endpoints:   make([]discoveryv1.Endpoint, len(es.Endpoints)),
@@ -205,6 +211,9 @@ func trimSlice(es *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 		}
 		if r := e.TargetRef; r != nil {
 			out.Endpoints[i].TargetRef = &corev1.ObjectReference{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}
+			if ours {
+				out.Endpoints[i].TargetRef.UID = r.UID
+			}
 		}
 	}
 	return out

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
@@ -27,4 +29,27 @@ func (s *Source) PatchStatus(ctx context.Context, id shape.ID, patch []byte) err
 	_, err := s.clients.Writes.Resource(gvr).Namespace(id.Namespace).
 		Patch(ctx, id.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: statusManager}, "status")
 	return err
+}
+
+// Slices is the way to write EndpointSlices.
+func (s *Source) Slices() SliceWriter { return s.clients.SliceWrites }
+
+// sliceAPI writes EndpointSlices; it has a client, and so a rate, of its own.
+type sliceAPI struct{ api rest.Interface }
+
+// Create makes a slice.
+func (a sliceAPI) Create(ctx context.Context, es *discoveryv1.EndpointSlice) (name string, err error) {
+	out := new(discoveryv1.EndpointSlice)
+	err = a.api.Post().Namespace(es.Namespace).Resource("endpointslices").Body(es).Do(ctx).Into(out)
+	return out.Name, err
+}
+
+// Update writes a slice over the version of it that was read.
+func (a sliceAPI) Update(ctx context.Context, es *discoveryv1.EndpointSlice) error {
+	return a.api.Put().Namespace(es.Namespace).Resource("endpointslices").Name(es.Name).Body(es).Do(ctx).Error()
+}
+
+// Delete removes a slice.
+func (a sliceAPI) Delete(ctx context.Context, namespace, name string) error {
+	return a.api.Delete().Namespace(namespace).Resource("endpointslices").Name(name).Do(ctx).Error()
 }

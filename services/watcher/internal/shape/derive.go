@@ -41,7 +41,7 @@ func Derive(s *corev1.Service, pods []*corev1.Pod, externals []*ExternalWorkload
 		rows = append(rows, row)
 	}
 	selects := labels.SelectorFromValidatedSet(s.Spec.Selector)
-	wanted := families(s)
+	wanted := Families(s)
 	for _, pod := range pods {
 		if pod.Namespace != s.Namespace || !selects.Matches(labels.Set(pod.Labels)) || phaseOf(pod) == busv1.Workload_PHASE_ENDED {
 			continue
@@ -130,7 +130,7 @@ func numericTarget(p corev1.ServicePort) (uint32, bool) {
 // (spec section 6): a Service port counts only if the workload declares it with
 // the same protocol.
 func externalEndpoint(s *corev1.Service, e *ExternalWorkload) *busv1.Endpoint {
-	ready := externalReady(e)
+	ready := e.Ready()
 	row := &busv1.Endpoint{
 		Workload: WorkloadKey(busv1.Workload_KIND_EXTERNAL, e.Namespace, e.Name),
 		Ready:    ready,
@@ -140,26 +140,34 @@ func externalEndpoint(s *corev1.Service, e *ExternalWorkload) *busv1.Endpoint {
 	if s.Spec.ClusterIP == corev1.ClusterIPNone {
 		row.Hostname = e.Name
 	}
-	for _, p := range s.Spec.Ports {
-		for _, own := range e.Spec.Ports {
-			same := own.Name == p.TargetPort.StrVal
-			if p.TargetPort.Type == intstr.Int || p.TargetPort.StrVal == "" {
-				n, ok := numericTarget(p)
-				same = ok && own.Port == int64(n)
-			}
-			if same && validPort(own.Port) && protocol(corev1.Protocol(own.Protocol)) == protocol(p.Protocol) {
-				row.Ports = append(row.Ports, &busv1.EndpointPort{Name: p.Name, Port: uint32(own.Port)})
-				break
-			}
+	for i := range s.Spec.Ports {
+		if n, ok := e.Port(&s.Spec.Ports[i]); ok {
+			row.Ports = append(row.Ports, &busv1.EndpointPort{Name: s.Spec.Ports[i].Name, Port: n})
 		}
 	}
 	sortPorts(row.Ports)
 	return row
 }
 
-// families tells which address families a Service has: those it asks for, else
+// Port resolves a Service's port on a workload, which must declare it with the
+// same protocol. A name is that of one of the workload's ports.
+func (e *ExternalWorkload) Port(p *corev1.ServicePort) (n uint32, ok bool) {
+	for _, own := range e.Spec.Ports {
+		same := own.Name == p.TargetPort.StrVal
+		if p.TargetPort.Type == intstr.Int || p.TargetPort.StrVal == "" {
+			n, ok := numericTarget(*p)
+			same = ok && own.Port == int64(n)
+		}
+		if same && validPort(own.Port) && protocol(corev1.Protocol(own.Protocol)) == protocol(p.Protocol) {
+			return uint32(own.Port), true
+		}
+	}
+	return 0, false
+}
+
+// Families tells which address families a Service has: those it asks for, else
 // those of its own addresses, else both.
-func families(s *corev1.Service) func(netip.Addr) bool {
+func Families(s *corev1.Service) func(netip.Addr) bool {
 	var v4, v6 bool
 	for _, f := range s.Spec.IPFamilies {
 		v4, v6 = v4 || f == corev1.IPv4Protocol, v6 || f == corev1.IPv6Protocol

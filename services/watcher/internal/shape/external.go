@@ -53,7 +53,7 @@ func externalRows(e *ExternalWorkload) ([]Row, *Problem) {
 		Template:    key,
 		Ips:         ips,
 		Phase:       busv1.Workload_PHASE_RUNNING,
-		Ready:       externalReady(e),
+		Ready:       e.Ready(),
 		Terminating: e.DeletionTimestamp != nil,
 		External: &busv1.External{
 			Identity:   e.Spec.MeshTLS.Identity,
@@ -63,7 +63,8 @@ func externalRows(e *ExternalWorkload) ([]Row, *Problem) {
 	}), nil
 }
 
-func externalReady(e *ExternalWorkload) bool {
+// Ready tells whether a workload's own health check calls it ready.
+func (e *ExternalWorkload) Ready() bool {
 	for _, c := range e.Status.Conditions {
 		if c.Type == "Ready" {
 			return c.Status == "True"

@@ -14,7 +14,8 @@ const (
 
 	annotationGatewayIdentity = "mirror.linkerd.io/remote-gateway-identity"
 	annotationRemoteService   = "mirror.linkerd.io/remote-svc-fq-name"
-	labelClusterName          = "mirror.linkerd.io/cluster-name"
+	// LabelClusterName says on a slice which cluster it is a copy of.
+	LabelClusterName = "mirror.linkerd.io/cluster-name"
 	// Weft's own: the inbound port of the remote pods' proxies, written by mirror
 	// where pods are reached without a gateway.
 	annotationInboundPort = "mirror.weftmesh.io/remote-inbound-port"

@@ -59,7 +59,7 @@ func sliceRows(es *discoveryv1.EndpointSlice) (rows []Row, partly *Problem, wron
 			if workload == "" {
 				row.GatewayIdentity = es.Annotations[annotationGatewayIdentity]
 				row.Authority = es.Annotations[annotationRemoteService]
-				row.TargetCluster = es.Labels[labelClusterName]
+				row.TargetCluster = es.Labels[LabelClusterName]
 				row.InboundPort = inboundPort(es)
 			}
 			key := bus.Key(row.Namespace, row.Service, row.Slice, row.Address)

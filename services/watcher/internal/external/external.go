@@ -1,0 +1,342 @@
+package external
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/watcher/internal/shape"
+	"github.com/weftmesh/weft/services/watcher/internal/source"
+)
+
+// Objects shows what there is now.
+type Objects interface {
+	Synced() <-chan struct{}
+	Get(id shape.ID) metav1.Object
+	All(kind shape.Kind) iter.Seq[metav1.Object]
+	Trouble() source.Trouble
+}
+
+// Slices writes EndpointSlices.
+type Slices interface {
+	Create(ctx context.Context, es *discoveryv1.EndpointSlice) (name string, err error)
+	Update(ctx context.Context, es *discoveryv1.EndpointSlice) error
+	Delete(ctx context.Context, namespace, name string) error
+}
+
+// Config sets up a Controller. The zero value is right but for Term.
+type Config struct {
+	// Term is the leadership under which this process may write.
+	Term func() (ctx context.Context, check func() error, ok bool)
+	// Every is how often everything is looked at without a cause; 0 means 10 s.
+	Every time.Duration
+	// Debounce is how long causes are collected; 0 means 100 ms.
+	Debounce time.Duration
+	Registry prometheus.Registerer
+	Log      *slog.Logger
+}
+
+const (
+	writeTimeout = 5 * time.Second
+	// showLimit is how long the watch may take to show what was written, before the
+	// Service is looked at again all the same.
+	showLimit = 30 * time.Second
+	// A Service whose slices are refused waits for ever longer. (Linkerd drops it
+	// after 15 times, until something about it changes.)
+	firstBackoff = time.Second
+	maxBackoff   = 5 * time.Minute
+	maxDoublings = 9
+	// afterConflict is when what has changed in between is decided on anew.
+	afterConflict = time.Second
+)
+
+// Controller looks and writes. Run's goroutine owns it, but for wake.
+type Controller struct {
+	objects Objects
+	writer  Slices
+	cfg     Config
+	wake    chan struct{}
+	waiting map[shape.ID]*wait
+	trouble string // the last failure that was logged
+	writes  *prometheus.CounterVec
+}
+
+// wait is why a Service is not looked at now.
+type wait struct {
+	// shown tell whether the watch shows what was written last; none if nothing was.
+	shown []func() bool
+	until time.Time
+	fails int
+}
+
+// New makes a controller.
+func New(objects Objects, writer Slices, cfg Config) *Controller {
+	if cfg.Every <= 0 {
+		cfg.Every = 10 * time.Second
+	}
+	if cfg.Debounce <= 0 {
+		cfg.Debounce = 100 * time.Millisecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	c := &Controller{
+		objects: objects, writer: writer, cfg: cfg, wake: make(chan struct{}, 1), waiting: make(map[shape.ID]*wait),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weft_watcher_external_slices_total",
+			Help: "EndpointSlices of external workloads that were written, by what was done and whether the API server took it.",
+		}, []string{"done", "result"}),
+	}
+	for _, done := range []string{doneCreated, doneUpdated, doneDeleted} {
+		c.writes.WithLabelValues(done, "ok")
+		c.writes.WithLabelValues(done, "failed")
+	}
+	if cfg.Registry != nil {
+		cfg.Registry.MustRegister(c.writes)
+	}
+	return c
+}
+
+// What is done to a slice.
+const (
+	doneCreated = "created"
+	doneUpdated = "updated"
+	doneDeleted = "deleted"
+)
+
+// Wrote says which rows the log has taken. It never blocks.
+func (c *Controller) Wrote(changes []bus.Change) {
+	for _, change := range changes {
+		id, ok := shape.Maker(change.Table, change.Key)
+		if ok && (id.Kind == shape.ExternalWorkloads || id.Kind == shape.Service) || change.Table == busv1.Table_TABLE_TEMPLATES {
+			c.again()
+			return
+		}
+	}
+}
+
+func (c *Controller) again() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	select {
+	case <-c.objects.Synced():
+	case <-ctx.Done():
+		return nil
+	}
+	tick := time.NewTicker(c.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-c.wake:
+			rest := time.NewTimer(c.cfg.Debounce)
+			select {
+			case <-rest.C:
+			case <-ctx.Done():
+				rest.Stop()
+				return nil
+			}
+			select {
+			case <-c.wake: // came in the meantime
+			default:
+			}
+		}
+		c.round(ctx)
+	}
+}
+
+// round looks at every Service that has external workloads beside it, or slices of
+// ours.
+func (c *Controller) round(ctx context.Context) {
+	leading, check, ok := c.cfg.Term()
+	if !ok {
+		clear(c.waiting)
+		return
+	}
+	trouble := c.objects.Trouble()
+	if trouble.Hides(shape.ExternalWorkloads) || trouble.Hides(shape.Service) || trouble.Hides(shape.EndpointSlice) {
+		return // unknown is not gone
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(leading, cancel)()
+	w := c.look()
+	for id := range c.waiting {
+		if _, still := w.services[id]; !still {
+			delete(c.waiting, id)
+		}
+	}
+	for id, service := range w.services {
+		if ctx.Err() != nil || !c.due(id, time.Now()) {
+			continue
+		}
+		plan := Decide(service, w.workloads[id.Namespace], w.unknown[id.Namespace], w.slices[id])
+		if !plan.Empty() {
+			c.carryOut(ctx, check, id, plan)
+		} else {
+			delete(c.waiting, id)
+		}
+	}
+}
+
+// sight is what there is, by namespace and by Service.
+type sight struct {
+	workloads map[string][]*shape.ExternalWorkload
+	unknown   map[string]map[string]bool
+	slices    map[shape.ID][]*discoveryv1.EndpointSlice
+	// services are those to look at; nil is one that is gone.
+	services map[shape.ID]*corev1.Service
+}
+
+func (c *Controller) look() sight {
+	w := sight{
+		workloads: make(map[string][]*shape.ExternalWorkload), unknown: make(map[string]map[string]bool),
+		slices: make(map[shape.ID][]*discoveryv1.EndpointSlice), services: make(map[shape.ID]*corev1.Service),
+	}
+	for obj := range c.objects.All(shape.ExternalWorkloads) {
+		ns := obj.GetNamespace()
+		if e, ok := obj.(*shape.ExternalWorkload); ok {
+			w.workloads[ns] = append(w.workloads[ns], e)
+			continue
+		}
+		if w.unknown[ns] == nil {
+			w.unknown[ns] = make(map[string]bool)
+		}
+		w.unknown[ns][obj.GetName()] = true
+	}
+	for obj := range c.objects.All(shape.EndpointSlice) {
+		if es, ok := obj.(*discoveryv1.EndpointSlice); ok && Manages(es) {
+			id := shape.ID{Kind: shape.Service, Namespace: es.Namespace, Name: shape.ServiceOf(es)}
+			w.slices[id] = append(w.slices[id], es)
+			w.services[id] = nil
+		}
+	}
+	if len(w.workloads)+len(w.services) == 0 {
+		return w
+	}
+	for obj := range c.objects.All(shape.Service) {
+		s, ok := obj.(*corev1.Service)
+		id := shape.IDOf(shape.Service, obj)
+		_, ours := w.services[id]
+		if ok && (ours || len(w.workloads[s.Namespace]) > 0 && wanted(s)) {
+			w.services[id] = s
+		}
+	}
+	return w
+}
+
+// due tells whether a Service may be looked at: what was written for it shows, and
+// what was refused has waited.
+func (c *Controller) due(id shape.ID, now time.Time) bool {
+	w := c.waiting[id]
+	if w == nil || !now.Before(w.until) {
+		return true
+	}
+	return len(w.shown) > 0 && !slices.ContainsFunc(w.shown, func(shown func() bool) bool { return !shown() })
+}
+
+// carryOut writes what is planned for one Service. The next look waits until the
+// watch shows it: by what it shows now, the same would be done once more.
+func (c *Controller) carryOut(ctx context.Context, check func() error, id shape.ID, p Plan) {
+	w := &wait{until: time.Now().Add(showLimit)}
+	var failed error
+	note := func(done string, err error, name, version string) {
+		result := "ok"
+		switch {
+		case err == nil:
+			w.shown = append(w.shown, c.shows(id.Namespace, name, done, version))
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+			result = "failed"
+			w.until = time.Now().Add(afterConflict)
+			w.shown = append(w.shown, func() bool { return false })
+		default:
+			result, failed = "failed", err
+		}
+		c.writes.WithLabelValues(done, result).Inc()
+	}
+	// First what adds: an address is never away in between.
+	for _, es := range p.Create {
+		if check() != nil || failed != nil {
+			break
+		}
+		var name string
+		err := c.write(ctx, func(ctx context.Context) (err error) { name, err = c.writer.Create(ctx, es); return err })
+		note(doneCreated, err, name, "")
+	}
+	for _, es := range p.Update {
+		if check() != nil || failed != nil {
+			break
+		}
+		note(doneUpdated, c.write(ctx, func(ctx context.Context) error { return c.writer.Update(ctx, es) }), es.Name, es.ResourceVersion)
+	}
+	for _, name := range p.Delete {
+		if check() != nil || failed != nil {
+			break
+		}
+		note(doneDeleted, c.write(ctx, func(ctx context.Context) error { return c.writer.Delete(ctx, id.Namespace, name) }), name, "")
+	}
+	c.settle(ctx, id, w, failed)
+}
+
+func (c *Controller) write(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// shows tells later whether the watch shows what was done to a slice.
+func (c *Controller) shows(namespace, name, done, version string) func() bool {
+	id := shape.ID{Kind: shape.EndpointSlice, Namespace: namespace, Name: name}
+	return func() bool {
+		obj := c.objects.Get(id)
+		switch done {
+		case doneCreated:
+			return obj != nil
+		case doneUpdated:
+			return obj == nil || obj.GetResourceVersion() != version
+		}
+		return obj == nil
+	}
+}
+
+// settle notes what the next look at a Service waits for.
+func (c *Controller) settle(ctx context.Context, id shape.ID, w *wait, failed error) {
+	if failed == nil || ctx.Err() != nil {
+		c.waiting[id], c.trouble = w, ""
+		return
+	}
+	if old := c.waiting[id]; old != nil {
+		w.fails = old.fails
+	}
+	w.shown = nil
+	w.until = time.Now().Add(min(maxBackoff, firstBackoff<<min(w.fails, maxDoublings)))
+	w.fails++
+	c.waiting[id] = w
+	if reason := string(apierrors.ReasonForError(failed)); reason != c.trouble {
+		c.trouble = reason
+		next := "the watcher goes on; see that the API server can be reached"
+		if apierrors.IsForbidden(failed) {
+			next = "let the watcher's service account create, update and delete endpointslices"
+		}
+		c.cfg.Log.Warn("the slices of external workloads could not be written", obs.Object(id.String()), obs.Error(failed), slog.String("next", next))
+	}
+}
