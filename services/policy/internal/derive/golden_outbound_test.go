@@ -52,6 +52,9 @@ func refusals(verdicts []accept.Verdict) string {
 		if !v.Accepted.Holds {
 			b.WriteString("refused: " + v.Route.String() + ": " + v.Accepted.Reason + ": " + v.Accepted.Message + "\n")
 		}
+		if v.Accepted.Holds && v.Accepted.Message != "" {
+			b.WriteString("accepted: " + v.Route.String() + ": " + v.Accepted.Message + "\n")
+		}
 		if c := v.ResolvedRefs; c != nil && !c.Holds {
 			b.WriteString("unresolved: " + v.Route.String() + ": " + c.Reason + ": " + c.Message + "\n")
 		}

@@ -120,8 +120,14 @@ func Routes(c derive.Cluster, w World, p route.Parent, routes []*route.Route) []
 			out = append(out, v)
 		}
 	}
-	if p.Kind != route.Server {
-		conflicts(out)
+	if p.Kind == route.Server {
+		return out
+	}
+	conflicts(out)
+	for i := range out {
+		if v := &out[i]; v.Accepted.Holds {
+			v.Accepted.Message = v.Route.Beyond()
+		}
 	}
 	return out
 }

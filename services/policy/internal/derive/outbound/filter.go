@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
@@ -42,7 +41,7 @@ func (f filters) extra() bool {
 }
 
 func newFilters(r *route.Route, field string, rows []*busv1.RouteFilter) (filters, error) {
-	var out filters
+	out := filters{needs: r.Lacks(rows)}
 	for i, row := range rows {
 		if err := out.add(r, fmt.Sprintf("%s[%d]", field, i), row); err != nil {
 			return filters{}, err
@@ -71,7 +70,6 @@ func (f *filters) add(r *route.Route, field string, row *busv1.RouteFilter) erro
 		}
 		if grpc {
 			f.response = modifier(m)
-			f.need(t)
 		} else {
 			f.http = append(f.http, &outbound.HttpRoute_Filter{Kind: &outbound.HttpRoute_Filter_ResponseHeaderModifier{ResponseHeaderModifier: m}})
 		}
@@ -87,7 +85,6 @@ func (f *filters) add(r *route.Route, field string, row *busv1.RouteFilter) erro
 			return err
 		}
 		f.rewrite = m
-		f.need(t)
 	case t == "RequestMirror" && row.GetMirror() != nil:
 		if m, ok := newMirror(r, row.GetMirror()); ok {
 			f.mirrors = append(f.mirrors, m)
@@ -96,12 +93,6 @@ func (f *filters) add(r *route.Route, field string, row *busv1.RouteFilter) erro
 		return fmt.Errorf("%s.type: a filter of type %q is not supported here", field, t)
 	}
 	return nil
-}
-
-func (f *filters) need(filter string) {
-	if !slices.Contains(f.needs, filter) {
-		f.needs = append(f.needs, filter)
-	}
 }
 
 func rewrite(field string, row *busv1.UrlRewrite) (*routesv1.Rewrite, error) {
