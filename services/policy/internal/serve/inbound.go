@@ -47,11 +47,11 @@ func (s inboundAPI) WatchPort(spec *inbound.PortSpec, out grpc.ServerStreamingSe
 	}
 	w := s.tables.WatchWorkload(who) // before the first look: no change is missed
 	defer w.Close()
-	first, uid, err := s.first(who, port)
+	first, subject, err := s.first(who, port)
 	if err != nil {
 		return err
 	}
-	return s.stream(apiInbound, out, w, first, func() (view, error) { return s.look(who, port, uid) })
+	return s.stream(apiInbound, out, w, first, func() (view, error) { return s.look(who, port, subject.Workload.UID) })
 }
 
 // portOf checks the question.
@@ -67,25 +67,25 @@ func portOf(spec *inbound.PortSpec) (derive.Workload, uint16, error) {
 }
 
 // first looks for somebody who must be there.
-func (s inboundAPI) first(who derive.Workload, port uint16) (view, string, error) {
+func (s inboundAPI) first(who derive.Workload, port uint16) (view, table.Subject, error) {
 	subject, err := s.tables.Workload(who)
 	if err != nil {
-		return view{}, "", statusOf(err)
+		return view{}, subject, statusOf(err)
 	}
 	if subject.Workload == nil {
-		return view{}, "", status.Error(codes.NotFound, "unknown server")
+		return view{}, subject, status.Error(codes.NotFound, "unknown server")
 	}
 	v, err := s.view(subject, port)
 	switch {
 	case err != nil:
-		return view{}, "", err
+		return view{}, subject, err
 	case v.gone:
-		return view{}, "", status.Error(codes.NotFound, "unknown server")
+		return view{}, subject, status.Error(codes.NotFound, "unknown server")
 	case v.answer == nil:
 		// Its template is on its way; the proxy asks again.
-		return view{}, "", status.Error(codes.Unavailable, "the workload is not completely known yet")
+		return view{}, subject, status.Error(codes.Unavailable, "the workload is not completely known yet")
 	}
-	return v, subject.Workload.UID, nil
+	return v, subject, nil
 }
 
 // look sees whether the same workload, not one of the same name, is there.

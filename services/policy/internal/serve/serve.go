@@ -87,6 +87,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	inbound.RegisterInboundServerPoliciesServer(g, inboundAPI{Server: s})
 	outbound.RegisterOutboundPoliciesServer(g, outboundAPI{Server: s})
 	g.RegisterService(routesDesc(), routesAPI{s})
+	g.RegisterService(explainDesc(), explainAPI{inboundAPI{Server: s}})
 }
 
 // Run ends every stream when ctx is done. A stream ends with OK, so that its

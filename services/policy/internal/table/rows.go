@@ -101,20 +101,28 @@ func (r *rows) scope(c derive.Cluster, namespace string, limits []accept.LimitVe
 	if len(objects.Servers)+len(objects.Policies)+len(objects.Authorizations) == 0 {
 		return nil
 	}
+	var refused []string
 	for _, s := range objects.Servers {
 		for _, v := range r.routes.verdicts[route.Parent{Kind: route.Server, Namespace: namespace, Name: s.GetName()}] {
 			if v.Accepted.Holds {
 				objects.Routes[s.GetName()] = append(objects.Routes[s.GetName()], v.Route)
+				continue
 			}
+			refused = append(refused, fmt.Sprintf("%v on %v: %s: %s", v.Route, v.Parent, v.Accepted.Reason, v.Accepted.Message))
 		}
 	}
 	for _, v := range limits {
 		if v.Accepted.Holds {
 			objects.Limits = append(objects.Limits, v.Row)
+			continue
 		}
+		refused = append(refused, fmt.Sprintf("rate limit %s: %s: %s", v.Row.GetName(), v.Accepted.Reason, v.Accepted.Message))
 	}
+	slices.Sort(refused)
+	policies := allow.Resolve(c, objects, r)
 	return &Scope{
-		Policies: allow.Resolve(c, objects, r),
+		Policies: policies,
+		Ignored:  slices.Concat(policies.Problems, refused),
 		Answers:  newShared[Question](maxAnswersPerScope),
 	}
 }

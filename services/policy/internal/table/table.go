@@ -52,7 +52,9 @@ type Tables struct {
 // were made from it. A change makes a new one.
 type Scope struct {
 	Policies *allow.Policies
-	Answers  *Shared[Question]
+	// Ignored is what authorises nothing or is left out, with the reason, in words.
+	Ignored []string
+	Answers *Shared[Question]
 }
 
 // Question is what two workloads must have in common to share an answer.
@@ -127,6 +129,8 @@ type Subject struct {
 	// Template is nil if it has not arrived yet.
 	Template *allow.Template
 	Scope    *Scope
+	// Position is how far the log had been read.
+	Position Position
 }
 
 // Workload finds who is asked about.
@@ -137,7 +141,7 @@ func (t *Tables) Workload(w derive.Workload) (Subject, error) {
 	if !t.complete {
 		return Subject{}, ErrIncomplete
 	}
-	s := Subject{Workload: t.workloads[key], Scope: t.scopes[w.Namespace]}
+	s := Subject{Workload: t.workloads[key], Scope: t.scopes[w.Namespace], Position: t.position}
 	if s.Scope == nil {
 		s.Scope = t.none
 	}
