@@ -26,11 +26,13 @@ type InjectionRequest struct {
 	K8s    string          `json:"k8s"`
 	Object json.RawMessage `json:"object"`
 	// Values override the mesh's.
-	Values map[string]any  `json:"values"`
-	Helm   string          `json:"helm"`
-	HTTPS  string          `json:"https"`
-	Body   json.RawMessage `json:"body"`
-	Review *struct {
+	Values map[string]any `json:"values"`
+	Helm   string         `json:"helm"`
+	// Component is the workload of the chart that is looked at.
+	Component string          `json:"component"`
+	HTTPS     string          `json:"https"`
+	Body      json.RawMessage `json:"body"`
+	Review    *struct {
 		APIVersion string          `json:"apiVersion"`
 		UID        string          `json:"uid"`
 		Kind       string          `json:"kind"`
