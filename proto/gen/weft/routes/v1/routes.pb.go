@@ -227,7 +227,8 @@ type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An io.linkerd.proxy.outbound.OutboundPolicy, encoded, without the failures
 	// by which Linkerd's API stands in for what it cannot say. It holds alone only
-	// for the rules that no extension names.
+	// for the rules that no extension names. Requests are matched as the Gateway API
+	// has it: an exact path comes before the longest prefix.
 	Policy        []byte           `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
 	Extensions    []*RuleExtension `protobuf:"bytes,2,rep,name=extensions,proto3" json:"extensions,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -104,7 +104,7 @@ func newRule(r *route.Route, field string, row *busv1.RouteRule) (rule, error) {
 		if out.filters, err = newFilters(r, field+".filters", row.GetFilters()); err != nil {
 			return rule{}, err
 		}
-		if out.session, err = session(field+".sessionPersistence", row.GetSessionPersistence()); err != nil {
+		if out.session, err = session(r, field+".sessionPersistence", row.GetSessionPersistence()); err != nil {
 			return rule{}, err
 		}
 	}

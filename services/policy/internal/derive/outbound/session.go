@@ -2,18 +2,20 @@ package outbound
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
 
-// defaultSession names the cookie or header of a session that has no name.
-const defaultSession = "weft-session"
+// defaultSession begins the name of the cookie or header of a session that has no
+// name; the rest tells rules apart, of which one client may call several.
+const defaultSession = "weft-session-"
 
 // session reads how a rule keeps a client's requests together; nil if it does
 // not. Source: the Gateway API (GEP-1619), with its defaults.
-func session(field string, row *busv1.SessionPersistence) (*routesv1.SessionPersistence, error) {
+func session(r *route.Route, field string, row *busv1.SessionPersistence) (*routesv1.SessionPersistence, error) {
 	if row == nil {
 		return nil, nil
 	}
@@ -31,7 +33,9 @@ func session(field string, row *busv1.SessionPersistence) (*routesv1.SessionPers
 		IdleTimeout:     unlessZero(idle),
 	}
 	if out.Name == "" {
-		out.Name = defaultSession
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(r.String() + " " + field)) // it never fails
+		out.Name = fmt.Sprintf("%s%08x", defaultSession, h.Sum32())
 	}
 	switch row.GetType() {
 	case "", "Cookie":
