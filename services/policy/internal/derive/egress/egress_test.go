@@ -114,7 +114,7 @@ func FuzzNetwork(f *testing.F) {
 		n := egress.New(c, network("x", 1, cidr(net, except)))
 		a, err := netip.ParseAddr(addr)
 		if err != nil {
-			t.Skip()
+			return // not what this is about
 		}
 		if egress.Select(c, []*egress.Network{n}, a) != nil && c.Contains(a) {
 			t.Errorf("%v of the cluster's %s belongs to %s", a, of, net)

@@ -152,7 +152,7 @@ func FuzzRoute(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m := &busv1.Route{}
 		if proto.Unmarshal(raw, m) != nil {
-			t.Skip()
+			return // not what this is about
 		}
 		r := route.New(m)
 		_ = r.String()
