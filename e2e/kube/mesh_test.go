@@ -47,7 +47,7 @@ func rules() []any {
 		rule("", []string{"namespaces", "nodes", "pods", "services"}, "list", "watch"),
 		rule("apps", []string{"replicasets"}, "list", "watch"),
 		rule("batch", []string{"jobs"}, "list", "watch"),
-		rule("discovery.k8s.io", []string{"endpointslices"}, "list", "watch"),
+		rule("discovery.k8s.io", []string{"endpointslices"}, "list", "watch", "create", "update", "delete"),
 		rule("policy.linkerd.io", []string{"*"}, "list", "watch"),
 		rule("workload.linkerd.io", []string{"externalworkloads"}, "list", "watch"),
 		rule("gateway.networking.k8s.io", []string{"*"}, "list", "watch"),

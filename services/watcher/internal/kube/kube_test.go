@@ -60,11 +60,7 @@ func TestEveryKindIsReadOnce(t *testing.T) {
 	c.installAll()
 	fill(t, c)
 	r := start(t, c).ready()
-	r.named("AuthorizationPolicy grove/c", "EgressNetwork grove/c", "EndpointSlice grove/s-1", "ExternalWorkload grove/c",
-		"GRPCRoute grove/c", "HTTPLocalRateLimitPolicy grove/c", "HTTPRoute grove/c", "HTTPRoute.policy.linkerd.io grove/c",
-		"Job grove/m", "Link grove/c", "MeshTLSAuthentication grove/c", "Namespace grove", "NetworkAuthentication grove/c",
-		"Node m", "Pod grove/p", "ReferenceGrant grove/c", "ReplicaSet grove/m", "Server grove/c", "ServerAuthorization grove/c",
-		"Service grove/s", "ServiceProfile grove/c", "TCPRoute grove/c", "TLSRoute grove/c", "TrafficSplit grove/c")
+	r.named(everyKind...)
 	for _, k := range shape.Kinds {
 		n := 0
 		ns := "grove"
