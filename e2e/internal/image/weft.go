@@ -64,6 +64,11 @@ var products = []product{
 	{"cni-plugin", []string{"proxy/cmd/weft-cni"}, func(static string) Spec {
 		return single("/weft-cni", filepath.Join(static, "weft-cni"), "0:0") // it writes the machine's files
 	}},
+	{"debug", []string{"proxy/cmd/weft-debug"}, func(static string) Spec {
+		spec := single("/weft-debug", filepath.Join(static, "weft-debug"), "0:0") // it catches packets
+		spec.Links = map[string]string{"/bin/true": "/weft-debug"}                // the container's probes
+		return spec
+	}},
 	{"demo-app", []string{"tools/weft/cmd/weft-demo-app"}, func(static string) Spec {
 		return single("/demo-app", filepath.Join(static, "weft-demo-app"), nobody)
 	}},
