@@ -38,6 +38,16 @@ func pod(t testing.TB, name, words string) *corev1.Pod {
 			p.Annotations[inject] = value
 		case "host":
 			p.Spec.HostNetwork = true
+		case "os":
+			p.Spec.OS = &corev1.PodOS{Name: corev1.OSName(value)}
+		case "on":
+			p.Spec.NodeSelector = map[string]string{"kubernetes.io/os": value}
+		case "near":
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "beta.kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: strings.Split(value, ",")},
+				}}},
+			}}}
 		case "has":
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: value})
 		case "init":
@@ -111,6 +121,12 @@ func TestJudge(t *testing.T) {
 		{"inject=enabled", "init=linkerd-init", "sidecar_already_exists"},
 		{"inject=enabled", "image=gcr.io/istio-release/proxyv2:1.24", "sidecar_already_exists"},
 		{"inject=enabled", "image=cr.l5d.io/linkerd/proxy:edge", "sidecar_already_exists"},
+		{"inject=enabled", "os=windows", "windows_pod"},
+		{"inject=enabled", "on=windows", "windows_pod"},
+		{"inject=enabled", "near=windows host", "host_network_enabled,windows_pod"},
+		{"inject=enabled", "near=windows,linux", "not_injected"},
+		{"inject=enabled", "os=linux on=windows", "not_injected"},
+		{"", "os=windows", ""},
 		{"inject=enabled disabled", "", "admission_webhooks_disabled"},
 		{"disabled", "inject=enabled host", "host_network_enabled,admission_webhooks_disabled"},
 		{"inject=enabled", "ns=kube-system", "namespace_exempt"},

@@ -18,11 +18,12 @@ import (
 // Reason is why a pod has no proxy. It is a metric's label, so there are few.
 type Reason string
 
-// The reasons. The first four are the injector's own words for its refusals; the
+// The reasons. The first five are the injector's own words for its refusals; the
 // others are for pods that it was not asked about.
 const (
 	HostNetwork      Reason = "host_network_enabled"
 	SidecarExists    Reason = "sidecar_already_exists"
+	WindowsPod       Reason = "windows_pod"
 	InvalidNamespace Reason = "invalid_inject_annotation_at_ns"
 	InvalidPod       Reason = "invalid_inject_annotation_at_workload"
 	WebhooksDisabled Reason = "admission_webhooks_disabled"
@@ -37,7 +38,7 @@ const (
 
 // Reasons lists every reason.
 var Reasons = []Reason{
-	HostNetwork, SidecarExists, InvalidNamespace, InvalidPod,
+	HostNetwork, SidecarExists, WindowsPod, InvalidNamespace, InvalidPod,
 	WebhooksDisabled, NamespaceExempt, NotAnswered, Older, NotInjected,
 }
 
@@ -45,6 +46,7 @@ var Reasons = []Reason{
 var text = map[Reason]string{
 	HostNetwork:      "hostNetwork is enabled",
 	SidecarExists:    "pod has a sidecar injected already",
+	WindowsPod:       "the pod runs on Windows, and the proxy is Linux's",
 	InvalidNamespace: `invalid value for annotation "linkerd.io/inject" at namespace`,
 	InvalidPod:       `invalid value for annotation "linkerd.io/inject" at workload`,
 	WebhooksDisabled: `the namespace has the label "config.linkerd.io/admission-webhooks: disabled"`,
@@ -131,6 +133,9 @@ func Judge(namespace metav1.Object, pod *corev1.Pod) []Reason {
 	}
 	if hasSidecar(pod) {
 		why = append(why, SidecarExists)
+	}
+	if OnWindows(&pod.Spec) {
+		why = append(why, WindowsPod)
 	}
 	if annotation != "" {
 		why = append(why, annotation)

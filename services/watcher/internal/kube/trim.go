@@ -121,6 +121,9 @@ func trimPod(p *corev1.Pod) *corev1.Pod {
 			HostIPs: p.Status.HostIPs,
 		},
 	}
+	if census.OnWindows(&p.Spec) { // all that is read of selectors and affinity
+		out.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			out.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}

@@ -126,6 +126,8 @@ func TestTrimKeepsWhatTheCensusReads(t *testing.T) {
 	other.Spec.Containers[0].Image = "gcr.io/istio-release/proxyv2:1"
 	host := plain.DeepCopy()
 	host.Spec.HostNetwork = true
+	windows := plain.DeepCopy()
+	windows.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows", "zone": "a"}
 	twice := func(kind shape.Kind, obj any) any {
 		for range 2 {
 			next, err := trim(kind)(obj)
@@ -138,7 +140,7 @@ func TestTrimKeepsWhatTheCensusReads(t *testing.T) {
 		ns   *corev1.Namespace
 		pod  *corev1.Pod
 		want census.Reason
-	}{{ns, plain, census.Older}, {ns, other, census.SidecarExists}, {ns, host, census.HostNetwork}, {off, plain, census.WebhooksDisabled}} {
+	}{{ns, plain, census.Older}, {ns, other, census.SidecarExists}, {ns, host, census.HostNetwork}, {ns, windows, census.WindowsPod}, {off, plain, census.WebhooksDisabled}} {
 		trimmed, pod := twice(shape.Namespace, c.ns).(*corev1.Namespace), twice(shape.Pod, c.pod).(*corev1.Pod)
 		if got := census.Judge(trimmed, pod); len(got) != 1 || got[0] != c.want {
 			t.Errorf("%v of the trimmed, want %s", got, c.want)
