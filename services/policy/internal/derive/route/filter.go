@@ -16,7 +16,7 @@ func RequestHeaders(field string, m *busv1.HeaderModifier) (*http_route.RequestH
 	if err != nil {
 		return nil, err
 	}
-	return &http_route.RequestHeaderModifier{Add: add, Set: set, Remove: m.GetRemove()}, nil
+	return &http_route.RequestHeaderModifier{Add: add, Set: set, Remove: lower(m.GetRemove())}, nil
 }
 
 // ResponseHeaders is a change of a response's headers; field is its path.
@@ -25,7 +25,16 @@ func ResponseHeaders(field string, m *busv1.HeaderModifier) (*http_route.Respons
 	if err != nil {
 		return nil, err
 	}
-	return &http_route.ResponseHeaderModifier{Add: add, Set: set, Remove: m.GetRemove()}, nil
+	return &http_route.ResponseHeaderModifier{Add: add, Set: set, Remove: lower(m.GetRemove())}, nil
+}
+
+// lower is how names of headers are sent, as Linkerd does and HTTP/2 asks.
+func lower(names []string) []string {
+	var out []string
+	for _, n := range names {
+		out = append(out, strings.ToLower(n))
+	}
+	return out
 }
 
 func modify(field string, m *busv1.HeaderModifier) (add, set *http_types.Headers, err error) {
@@ -55,7 +64,7 @@ func values(field string, list []*busv1.HeaderValue) (*http_types.Headers, error
 		if !httpguts.ValidHeaderFieldValue(h.GetValue()) {
 			return nil, bad(at(field, i)+".value", "%q cannot be the value of a header", h.GetValue())
 		}
-		out.Headers = append(out.Headers, &http_types.Headers_Header{Name: h.GetName(), Value: []byte(h.GetValue())})
+		out.Headers = append(out.Headers, &http_types.Headers_Header{Name: strings.ToLower(h.GetName()), Value: []byte(h.GetValue())})
 	}
 	return out, nil
 }
