@@ -10,7 +10,8 @@ RUN --mount=type=cache,target=/cache \
     -ldflags "-s -w -X github.com/weftmesh/weft/services/kit/build.version=${VERSION} -X github.com/weftmesh/weft/services/kit/build.commit=${COMMIT}" \
     ./proxy/cmd/weft-debug
 # The container's probes call true.
-RUN mkdir -p /root-fs/tmp /root-fs/bin && chmod 1777 /root-fs/tmp && mv /out/weft-debug /root-fs/ && ln -s /weft-debug /root-fs/bin/true
+RUN mkdir -p /root-fs/tmp /root-fs/bin /root-fs/etc/ssl/certs && chmod 1777 /root-fs/tmp && mv /out/weft-debug /root-fs/ && \
+    ln -s /weft-debug /root-fs/bin/true && cp /etc/ssl/certs/ca-certificates.crt /root-fs/etc/ssl/certs/
 
 FROM scratch
 COPY --from=build /root-fs/ /
