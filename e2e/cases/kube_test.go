@@ -17,8 +17,8 @@ import (
 // kube writes a case's objects into a real cluster with kubectl, and takes them
 // out again.
 type kube struct {
-	ctx  context.Context //nolint:containedctx // it is a test's
-	made []string        // kind, namespace and name of each, as kubectl has them
+	ctx  context.Context
+	made []string // kind, namespace and name of each, as kubectl has them
 	uids map[string]string
 	// anyIP lets the cluster choose the addresses of Services.
 	anyIP bool
@@ -26,7 +26,7 @@ type kube struct {
 
 // run runs kubectl and returns what it wrote.
 func (k *kube) run(ctx context.Context, input []byte, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, *kubectl, args...) //nolint:gosec // the tester names the command
+	cmd := exec.CommandContext(ctx, *kubectl, args...)
 	cmd.Stdin = bytes.NewReader(input)
 	var notes bytes.Buffer
 	cmd.Stderr = &notes

@@ -64,15 +64,12 @@ func (e *endpoints) origin() error {
 	all := e.api.from.parts(e.key.service)
 	e.api.from.follow(e.watch, e.key.service, e.client.Node, all)
 	s := e.api.table.Service(e.key.service)
-	if union := s != nil && s.Federated; e.union && !union {
+	union := s != nil && s.Federated
+	if e.union && !union {
 		return errMoved
-	} else if e.union = union; union {
-		for _, p := range all {
-			if p.ok && p.table == nil && p.awaited && e.have == nil {
-				return refused(derive.NotRead(p.Cluster))
-			}
-		}
-		return nil
+	}
+	if e.union = union; union {
+		return e.await(all)
 	}
 	if r := derive.Half(s); r != nil {
 		return refused(r)
@@ -89,6 +86,16 @@ func (e *endpoints) origin() error {
 			if r := derive.External(p.table.Service(p.key), e.path); r != nil {
 				return refused(r)
 			}
+		}
+	}
+	return nil
+}
+
+// await refuses a client that has nothing yet while a member is worth waiting for.
+func (e *endpoints) await(all parts) error {
+	for _, p := range all {
+		if p.ok && p.table == nil && p.awaited && e.have == nil {
+			return refused(derive.NotRead(p.Cluster))
 		}
 	}
 	return nil
