@@ -88,6 +88,16 @@ func TestChartRights(t *testing.T) {
 		}
 		return nil
 	})
+	m.until("the pod without a proxy is counted", func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, p := range m.heard {
+			if p.GetLeader() && p.GetUnmeshed() > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("presences %v", m.heard)
+	})
 	if err := m.skipped("every ", ""); err == nil {
 		t.Error("there is a kind that it may not read")
 	}

@@ -146,3 +146,41 @@ func FuzzMaker(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRows: whatever an object's text is, it makes rows or a problem, rows of its
+// own tables under keys that lead back to it, and the same each time.
+func FuzzRows(f *testing.F) {
+	meta := `{"metadata":{"name":"a","namespace":"b"},"spec":`
+	for i := range Kinds {
+		f.Add(i, meta+`{}}`)
+		f.Add(i, meta+`[]}`)
+		f.Add(i, `{"metadata":{"name":"a"},"spec":null,"status":{"parents":[1]}}`)
+	}
+	for _, spec := range []string{
+		`{"rules":[{"matches":[{"path":{}},null],"filters":[{"type":"RequestMirror","requestMirror":{"fraction":{}}}],"backendRefs":[{"weight":-1}]}],"parentRefs":[null]}`,
+		`{"routes":[{"condition":{"all":[null,{"not":{"any":[]}}]},"responseClasses":[{"condition":{"not":{"status":{"min":1e9}}}}]}],"dstOverrides":[{"weight":"1e99"}]}`,
+		`{"backends":[{"weight":1.5},{"weight":true}]}`,
+		`{"networks":[{"cidr":"x","except":[""]}],"client":{"networks":null,"meshTLS":{}},"overrides":[{"requestsPerSecond":9223372036854775807}]}`,
+	} {
+		for i := range Kinds {
+			f.Add(i, meta+spec+"}")
+		}
+	}
+	f.Fuzz(func(t *testing.T, n int, text string) {
+		info := Kinds[uint(n)%uint(len(Kinds))]
+		obj := Decode(info.Kind, []byte(text))
+		rows, _, wrong := Rows(info.Kind, obj, nobody)
+		if wrong != nil && len(rows) > 0 {
+			t.Fatalf("%v and %d rows", wrong, len(rows))
+		}
+		again, _, _ := Rows(info.Kind, obj, nobody)
+		for i, r := range rows {
+			if id, ok := Maker(r.Table, r.Key); ok && info.Custom && id != IDOf(info.Kind, obj) {
+				t.Errorf("row %s of %v leads back to %v", r.Key, IDOf(info.Kind, obj), id)
+			}
+			if string(bus.Encode(r.Message)) != string(bus.Encode(again[i].Message)) {
+				t.Errorf("%s: two rows of one object", r.Key)
+			}
+		}
+	})
+}
