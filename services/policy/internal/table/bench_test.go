@@ -82,3 +82,47 @@ func BenchmarkAnswer(b *testing.B) {
 		}
 	}
 }
+
+// routed is a cluster of 1,000 Services with 5 routes each, half of them with a
+// backend in another namespace.
+func routed() []bus.Change {
+	var out []bus.Change
+	for s := range 1000 {
+		name := fmt.Sprintf("s-%d", s)
+		out = append(out, service("a", name, 1, fmt.Sprintf("10.1.%d.%d", s/250, s%250)))
+		for i := range 5 {
+			out = append(out, routeTo("a", fmt.Sprintf("r-%d-%d", s, i), toService(name), []string{"a/", "b/"}[i%2]+name))
+		}
+	}
+	return out
+}
+
+// BenchmarkApplyRoutes is a start with 5,000 routes.
+func BenchmarkApplyRoutes(b *testing.B) {
+	changes := routed()
+	for b.Loop() {
+		New(denying(b)).Apply(Cut{Changes: changes, Complete: true})
+	}
+}
+
+// BenchmarkRouteChange is one route's change among them.
+func BenchmarkRouteChange(b *testing.B) {
+	tables := New(denying(b))
+	tables.Apply(Cut{Changes: routed(), Complete: true})
+	n := 0
+	for b.Loop() {
+		n++
+		apply(tables, routeTo("a", "r-0-0", toService("s-0"), []string{"a/s-0", "b/s-0"}[n%2]))
+	}
+}
+
+// BenchmarkJudged is one page of statuses among 5,000.
+func BenchmarkJudged(b *testing.B) {
+	tables := New(denying(b))
+	tables.Apply(Cut{Changes: routed(), Complete: true})
+	for b.Loop() {
+		if list, _, _, err := tables.Judged("", 500); err != nil || len(list) != 500 {
+			b.Fatal(len(list), err)
+		}
+	}
+}
