@@ -322,3 +322,40 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+// Two issuers at work in turn (complaint B10): each leaf leads to its own root,
+// and to no other.
+func TestEachIssuerSignsUnderItsOwnRoot(t *testing.T) {
+	type side struct {
+		root   *issuetest.Authority
+		issuer *issue.Issuer
+	}
+	var sides []side
+	for _, name := range []string{"a", "b"} {
+		root := issuetest.NewAuthority(t, "root "+name, nil, issuetest.Now, 1000*time.Hour, nil)
+		ca := issuetest.NewAuthority(t, "issuer "+name, root, issuetest.Now, 500*time.Hour, nil)
+		by := &issue.Issuer{Chain: []*x509.Certificate{ca.Cert}, Key: ca.Key, Anchors: []*x509.Certificate{root.Cert}}
+		sides = append(sides, side{root, by})
+	}
+	for turn := range 6 {
+		got, err := sign(t, sides[turn%2].issuer, issue.Validity{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range sides {
+			roots, between := x509.NewCertPool(), x509.NewCertPool()
+			roots.AddCert(s.root.Cert)
+			for _, der := range got.Between {
+				c, err := x509.ParseCertificate(der)
+				if err != nil {
+					t.Fatal(err)
+				}
+				between.AddCert(c)
+			}
+			_, err := got.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: issuetest.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+			if (err == nil) != (i == turn%2) {
+				t.Errorf("turn %d under root %d: %v", turn, i, err)
+			}
+		}
+	}
+}
