@@ -19,7 +19,6 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/capture"
 	"github.com/weftmesh/weft/services/kit/build"
-	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/kit/say"
 )
 
@@ -29,6 +28,12 @@ func main() {
 	stop()
 	os.Exit(code)
 }
+
+// Exit codes, as the other programs have them.
+const (
+	exitFailed = 1
+	exitUsage  = 64
+)
 
 type options struct {
 	port    uint
@@ -63,17 +68,17 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		return run.ExitConfig
+		return exitUsage
 	case o.port > 65535 || o.count < 0 || fs.NArg() > 0:
 		fs.Usage()
-		return run.ExitConfig
+		return exitUsage
 	case o.version:
 		_, _ = fmt.Fprintln(out, build.Version())
 		return 0
 	}
 	if err := o.run(ctx, out); err != nil && ctx.Err() == nil {
 		say.Print(errOut, "weft-debug", err, say.Plain)
-		return run.ExitFailed
+		return exitFailed
 	}
 	return 0
 }
