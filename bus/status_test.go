@@ -16,7 +16,9 @@ type oneAnswer struct {
 
 func (o oneAnswer) Cluster() string { return "local" }
 
-func (o oneAnswer) Request(_ context.Context, _ string, _ []byte) ([]byte, error) { return o.answer, nil }
+func (o oneAnswer) Request(_ context.Context, _ string, _ []byte) ([]byte, error) {
+	return o.answer, nil
+}
 
 // TestAskStatusEnds: no answer makes the asker go round in circles.
 func TestAskStatusEnds(t *testing.T) {

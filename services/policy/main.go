@@ -40,7 +40,7 @@ func wire(ctx context.Context, s *run.Service) error {
 		return err
 	}
 	// First, so that they answer as long as the process lives.
-	if err := cfg.Webhooks.start(s); err != nil {
+	if err := cfg.start(s); err != nil {
 		return err
 	}
 	events, err := bus.Connect(ctx, cfg.Bus, s.Name(), s.Metrics())

@@ -66,7 +66,8 @@ func TestWaysOut(t *testing.T) {
 		{"it goes", []bus.Change{outside}, removed(outside), true, "egress-fallback"},
 		{
 			"an own one hides the global one, holding the address or not",
-			[]bus.Change{network("linkerd-egress", "all", "Deny")}, network("grove", "x", "Allow", "192.0.2.0/24"), true, "egress-fallback",
+			[]bus.Change{network("linkerd-egress", "all", "Deny")},
+			network("grove", "x", "Allow", "192.0.2.0/24"), true, "egress-fallback",
 		},
 		{"a closer one comes", []bus.Change{outside}, network("grove", "near", "Deny", "203.0.113.0/24"), true, "http-egress-deny"},
 		{"a route comes", []bus.Change{outside}, routeRow("HTTPRoute", "grove", "gate", out("outside")), false, "gate http-egress-allow"},

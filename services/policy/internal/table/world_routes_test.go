@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/weftmesh/weft/bus"
@@ -146,7 +147,7 @@ func accounts(z *busv1.ServerAuthorization) []string {
 		if ns == "" {
 			ns = z.GetNamespace()
 		}
-		out = append(out[:len(out):len(out)], "amy."+ns+".serviceaccount.identity.linkerd.cluster.local")
+		out = append(slices.Clip(out), "amy."+ns+".serviceaccount.identity.linkerd.cluster.local")
 	}
 	return out
 }

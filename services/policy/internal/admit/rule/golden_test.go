@@ -121,10 +121,18 @@ func TestBounds(t *testing.T) {
 
 func FuzzJudge(f *testing.F) {
 	kinds := [][2]string{
-		{"policy.linkerd.io", "Server"}, {"policy.linkerd.io", "ServerAuthorization"}, {"policy.linkerd.io", "AuthorizationPolicy"},
-		{"policy.linkerd.io", "MeshTLSAuthentication"}, {"policy.linkerd.io", "NetworkAuthentication"}, {"policy.linkerd.io", "HTTPLocalRateLimitPolicy"},
-		{"policy.linkerd.io", "EgressNetwork"}, {"policy.linkerd.io", "HTTPRoute"}, {"gateway.networking.k8s.io", "HTTPRoute"},
-		{"gateway.networking.k8s.io", "GRPCRoute"}, {"gateway.networking.k8s.io", "TLSRoute"}, {"linkerd.io", "ServiceProfile"},
+		{"policy.linkerd.io", "Server"},
+		{"policy.linkerd.io", "ServerAuthorization"},
+		{"policy.linkerd.io", "AuthorizationPolicy"},
+		{"policy.linkerd.io", "MeshTLSAuthentication"},
+		{"policy.linkerd.io", "NetworkAuthentication"},
+		{"policy.linkerd.io", "HTTPLocalRateLimitPolicy"},
+		{"policy.linkerd.io", "EgressNetwork"},
+		{"policy.linkerd.io", "HTTPRoute"},
+		{"gateway.networking.k8s.io", "HTTPRoute"},
+		{"gateway.networking.k8s.io", "GRPCRoute"},
+		{"gateway.networking.k8s.io", "TLSRoute"},
+		{"linkerd.io", "ServiceProfile"},
 	}
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

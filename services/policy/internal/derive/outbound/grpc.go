@@ -21,7 +21,7 @@ func (b *builder) grpc(routes []attached) []*outbound.GrpcRoute {
 		rule := &outbound.GrpcRoute_Rule{
 			Matches:                []*grpc_route.GrpcRouteMatch{{Rpc: &grpc_route.GrpcRpcMatch{}}},
 			Backends:               grpcFirst(b.backend(nil)),
-			RequestTimeout:         unlessZero(b.settings.timeouts.request),
+			RequestTimeout:         unlessZero(b.settings.timeouts.request), //nolint:staticcheck // older proxies know only this one
 			Timeouts:               timeoutsOf(b.settings.timeouts),
 			Retry:                  grpcRetry(b.settings.grpcRetry),
 			AllowL5DRequestHeaders: b.cluster.AllowHeaders,
@@ -57,7 +57,7 @@ func (b *builder) grpcRule(a attached, r rule, i, j uint32) *outbound.GrpcRoute_
 		Matches:                r.grpc,
 		Filters:                filters,
 		Backends:               b.grpcBackends(a, choice),
-		RequestTimeout:         unlessZero(limits.request),
+		RequestTimeout:         unlessZero(limits.request), //nolint:staticcheck // older proxies know only this one
 		Timeouts:               timeoutsOf(limits),
 		Retry:                  grpcRetry(again),
 		AllowL5DRequestHeaders: b.cluster.AllowHeaders,

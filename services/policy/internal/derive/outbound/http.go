@@ -59,11 +59,10 @@ func (b *builder) httpRule(a attached, r rule, i, j uint32) *outbound.HttpRoute_
 		b.extend(a, r, choice, i, j)
 	}
 	return &outbound.HttpRoute_Rule{
-		Matches:  r.http,
-		Filters:  filters,
-		Backends: b.httpBackends(a, choice),
-		// Older proxies know only this one.
-		RequestTimeout:         unlessZero(limits.request),
+		Matches:                r.http,
+		Filters:                filters,
+		Backends:               b.httpBackends(a, choice),
+		RequestTimeout:         unlessZero(limits.request), //nolint:staticcheck // older proxies know only this one
 		Timeouts:               timeoutsOf(limits),
 		Retry:                  httpRetry(again),
 		AllowL5DRequestHeaders: b.cluster.AllowHeaders,
@@ -102,7 +101,7 @@ func (b *builder) httpDefault(name string, filters []*outbound.HttpRoute_Filter)
 			}},
 			Filters:                filters,
 			Backends:               httpFirst(b.backend(b.settings.penalty)),
-			RequestTimeout:         unlessZero(b.settings.timeouts.request),
+			RequestTimeout:         unlessZero(b.settings.timeouts.request), //nolint:staticcheck // older proxies know only this one
 			Timeouts:               timeoutsOf(b.settings.timeouts),
 			Retry:                  httpRetry(b.settings.retry),
 			AllowL5DRequestHeaders: b.cluster.AllowHeaders,

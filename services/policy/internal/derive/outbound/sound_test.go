@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"math"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	pb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 )
 
 // sound says why Linkerd's proxy would refuse a whole answer; nil if it would
