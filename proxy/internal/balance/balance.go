@@ -172,6 +172,19 @@ func (b *Balancer[E, C]) Ready(besides *Member[E, C]) bool {
 	return false
 }
 
+// Hope reports whether a request may yet find a member other than this one: one
+// that is ready, or one that is left alone for another reason than that its
+// application is gone.
+func (b *Balancer[E, C]) Hope(besides *Member[E, C]) bool {
+	now := b.cfg.Clock()
+	for _, m := range b.Members() {
+		if m != besides && (!m.gone.Load() || m.ready(now)) {
+			return true
+		}
+	}
+	return false
+}
+
 // wake lets waiting requests look again.
 func (b *Balancer[E, C]) wake() {
 	b.mu.Lock()

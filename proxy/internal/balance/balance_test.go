@@ -395,3 +395,41 @@ func BenchmarkTry(b *testing.B) {
 		l.End(Success)
 	}
 }
+
+// A request waits for a member that cannot be connected to now, not for one whose
+// application is gone.
+func TestHope(t *testing.T) {
+	now := time.Duration(0)
+	b := New(Config[int, int]{
+		Same: func(a, b int) bool { return a == b }, Open: func(*Member[int, int]) int { return 0 }, Close: func(int) {},
+		Clock: func() time.Duration { return now }, Connect: Backoff{Min: time.Second, Max: time.Second},
+	})
+	b.Set([]int{1, 2})
+	first, second := b.Members()[0], b.Members()[1]
+	hope := func(what string, want bool) {
+		t.Helper()
+		if got := b.Hope(first); got != want {
+			t.Errorf("%s: Hope() = %v, want %v", what, got, want)
+		}
+	}
+	hope("the other is ready", true)
+	second.Down()
+	hope("it cannot be connected to", true)
+	second.Gone()
+	hope("its application is gone", false)
+	now = 2 * time.Second
+	hope("it may be asked again", true)
+	second.Gone()
+	now += time.Millisecond
+	hope("it is still gone", false)
+	now += 2 * time.Second
+	l, ok := b.Try(first)
+	if !ok || l.Member != second {
+		t.Fatalf("Try() = %v, %v", l, ok)
+	}
+	l.End(Success)
+	second.Down()
+	hope("it has answered since", true)
+	b.Set([]int{1})
+	hope("there is no other", false)
+}

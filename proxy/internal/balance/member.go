@@ -13,7 +13,8 @@ type Member[E, C any] struct {
 	b       *Balancer[E, C]
 	load    Load
 	pending atomic.Int64
-	reach   gate // shut while it cannot be connected to
+	reach   gate        // shut while it cannot be connected to
+	gone    atomic.Bool // its proxy says that there is no application behind it
 	answers breaker
 }
 
@@ -33,6 +34,13 @@ func (m *Member[E, C]) Up() {
 func (m *Member[E, C]) Down() {
 	m.reach.fail(m.b.cfg.Clock(), m.b.cfg.Connect, m.b.cfg.Chance())
 	m.b.wake()
+}
+
+// Gone tells that the endpoint's proxy is there and its application is not: it is
+// left alone as with Down, until an answer proves otherwise.
+func (m *Member[E, C]) Gone() {
+	m.gone.Store(true)
+	m.Down()
 }
 
 // Pending is how many requests are in flight.
@@ -86,6 +94,9 @@ func (l *Lease[E, C]) End(v Verdict) {
 	}
 	if v != Neutral {
 		l.FirstByte()
+		if l.gone.Load() {
+			l.gone.Store(false)
+		}
 	}
 	l.pending.Add(-1)
 	if l.probeReach {

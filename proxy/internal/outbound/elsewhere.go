@@ -7,26 +7,28 @@ import (
 )
 
 // elsewhere reports whether the answer says only that the endpoint's proxy could
-// not get one from its application, so that the request goes to another endpoint,
-// if one is ready; the attempt is ended then. If none is, the answer is the truth
-// and the client gets it at once, as in Linkerd.
-func (x *exchange) elsewhere(t *try, m *member, moves int, safe bool) bool {
+// not get one from its application, so that the request goes to another endpoint:
+// then the attempt is ended, and what became of the request is returned. If the
+// applications of all others are gone, too, the answer is the truth and the
+// client gets it at once, as in Linkerd. safe says that the request may be sent
+// twice.
+func (x *exchange) elsewhere(t *try, m *member, moves int, safe bool) fate.Fate {
 	f := fate.Take(t.res.Header)
 	switch {
 	case f == "" || !t.lease.Client.Meshed(): // anybody may write a header
-		return false
-	case f == fate.Lost && (!safe || moves > 0):
-		return false
-	case moves >= maxMoves || !x.again() || x.r.Context().Err() != nil || !x.other(m):
-		return false
+		return ""
+	case f == fate.Lost && !safe:
+		return ""
+	case moves >= maxMoves || !x.again() || x.r.Context().Err() != nil || x.pool == nil || !x.pool.Hope(m):
+		return ""
 	}
 	verdict := balance.Failure
 	if f == fate.Unsent { // as one that cannot be connected to: it is left alone for a while
 		verdict = balance.Neutral
-		m.Down()
+		m.Gone()
 	}
 	_ = t.res.Body.Close()
 	t.cancel()
 	t.end(tell.End{Status: t.res.StatusCode}, verdict)
-	return true
+	return f
 }

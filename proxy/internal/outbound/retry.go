@@ -11,6 +11,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -72,11 +73,13 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	var avoid *member
 	var deadline time.Time // of moving
 	retries, moves := 0, 0
+	resent := false // once, after a connection broke under it
 	safe := x.body == nil && slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace}, x.r.Method)
 	for {
 		t, m, err := x.attempt(ctx, avoid, deadline, retries < x.rule.Retry.Limit)
 		if err == nil {
-			if x.elsewhere(t, m, moves, safe) {
+			if f := x.elsewhere(t, m, moves, safe && !resent); f != "" {
+				resent = resent || f == fate.Lost
 				moves++
 				if deadline.IsZero() {
 					deadline = time.Now().Add(x.failfast())
@@ -96,7 +99,10 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			}
 			t.drop()
 		} else {
-			moved := x.moves(err, m, moves) || safe && moves == 0 && lost(err)
+			moved := x.moves(err, m, moves)
+			if !moved && safe && !resent && lost(err) {
+				moved, resent = true, true
+			}
 			if moved {
 				moves++
 				if deadline.IsZero() && m != nil {
