@@ -73,6 +73,7 @@ var errNoLease = errors.New("the lease is not held any more")
 func (s *Source) Elect(ctx context.Context, lead func(context.Context, func() error)) error {
 	e := s.cfg.Election.withDefaults()
 	if e.Alone {
+		s.abreast(ctx)
 		lead(ctx, func() error { return nil })
 		<-ctx.Done()
 		return nil
@@ -81,7 +82,11 @@ func (s *Source) Elect(ctx context.Context, lead func(context.Context, func() er
 		return fmt.Errorf("taking part in the election: %w", err)
 	}
 	x := &elector{Election: e, leases: s.clients.Leases(e.Namespace), wall: time.Now, log: s.cfg.Log}
-	x.run(ctx, lead)
+	x.run(ctx, func(ctx context.Context, check func() error) {
+		if s.abreast(ctx); check() == nil {
+			lead(ctx, check)
+		}
+	})
 	return nil
 }
 
