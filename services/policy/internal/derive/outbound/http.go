@@ -101,7 +101,7 @@ func (b *builder) httpDefault(name string, filters []*outbound.HttpRoute_Filter)
 			}},
 			Filters:                filters,
 			Backends:               httpFirst(b.backend(b.settings.penalty)),
-			RequestTimeout:         unlessZero(b.settings.timeouts.request), //nolint:staticcheck // older proxies know only this one
+			RequestTimeout:         unlessZero(b.settings.timeouts.request),
 			Timeouts:               timeoutsOf(b.settings.timeouts),
 			Retry:                  httpRetry(b.settings.retry),
 			AllowL5DRequestHeaders: b.cluster.AllowHeaders,
