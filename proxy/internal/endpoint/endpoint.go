@@ -10,13 +10,14 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/h1"
+	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -55,8 +56,8 @@ type Endpoint struct {
 	tcp    *tell.TCP
 	labels tell.Labels
 
-	h1 *http.Transport
-	h2 multiplex
+	h1 h1.Pool
+	h2 h2.Line
 
 	mu   sync.Mutex
 	http map[string]*tell.HTTP // by authority
@@ -71,25 +72,31 @@ func New(e resolve.Endpoint, deps *Deps, reach Reach) *Endpoint {
 	ep := &Endpoint{Endpoint: e, deps: deps, reach: reach, local: slices.Contains(deps.Local, e.Addr.Addr()), http: map[string]*tell.HTTP{}}
 	ep.labels = tell.Labels{{Name: "direction", Value: "outbound"}}.And(tell.Target(e.Addr)).And(ep.tlsLabels()).And(tell.Dst(e.Labels))
 	ep.tcp = deps.Metrics.TCP(ep.labels.With("peer", "dst"))
-	ep.h1 = &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return ep.dial(ctx, sessionHTTP1)
-		},
-		MaxIdleConns: deps.Config.MaxIdle, MaxIdleConnsPerHost: deps.Config.MaxIdle, IdleConnTimeout: deps.Config.PoolIdle,
-		DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
-		Protocols: only(func(p *http.Protocols) { p.SetHTTP1(true) }),
+	ep.h1 = h1.Pool{
+		Dial:    func(ctx context.Context) (net.Conn, error) { return ep.dial(ctx, sessionHTTP1) },
+		MaxIdle: deps.Config.MaxIdle, Idle: deps.Config.PoolIdle, MaxHead: maxHeader,
 	}
-	ep.h2.open = ep.openHTTP2
+	ep.h2.Open = ep.openHTTP2
 	return ep
 }
 
 // maxHeader bounds a response's head, in bytes.
 const maxHeader = 256 << 10
 
-func only(set func(*http.Protocols)) *http.Protocols {
-	p := new(http.Protocols)
-	set(p)
-	return p
+// openHTTP2 makes the connection that all HTTP/2 requests share.
+func (e *Endpoint) openHTTP2(ctx context.Context) (*h2.Conn, error) {
+	w := e.deps.HTTP2
+	if e.HTTP2.StreamWindow > 0 {
+		w = config.Windows{Stream: e.HTTP2.StreamWindow, Conn: e.HTTP2.ConnWindow}
+	}
+	conn, err := e.dial(ctx, sessionHTTP2)
+	if err != nil {
+		return nil, err
+	}
+	return h2.Client(conn, h2.Config{
+		StreamWindow: w.Stream, ConnWindow: w.Conn, MaxList: maxHeader,
+		KeepaliveInterval: e.HTTP2.KeepaliveInterval, KeepaliveTimeout: e.HTTP2.KeepaliveTimeout,
+	}), nil
 }
 
 // Meshed reports whether the peer proves an identity.
@@ -124,15 +131,12 @@ func (e *Endpoint) Tell(authority string) *tell.HTTP {
 // Close takes no new work. Requests in flight end by themselves; tunnels and
 // opaque connections belong to their clients.
 func (e *Endpoint) Close() {
-	e.h1.CloseIdleConnections()
-	e.h2.close()
+	e.h1.Close()
+	e.h2.Close()
 }
 
 // Dial opens a connection for bytes that are not HTTP.
 func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) { return e.dial(ctx, sessionNone) }
-
-// DialHTTP1 opens a connection on which HTTP/1 is spoken by the caller.
-func (e *Endpoint) DialHTTP1(ctx context.Context) (net.Conn, error) { return e.dial(ctx, sessionHTTP1) }
 
 // connectTimeout is what connecting and the handshake may take together.
 func (d *Deps) connectTimeout() time.Duration {

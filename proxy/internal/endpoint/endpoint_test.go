@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +19,9 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/header"
 	"github.com/weftmesh/weft/proxy/internal/identity/identitytest"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -87,11 +87,48 @@ func deps(t *testing.T, ca *identitytest.CA) *Deps {
 	return d
 }
 
-func request(t *testing.T, body string) *http.Request {
-	t.Helper()
-	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: "web", Path: "/"}, Host: "web", Header: http.Header{}, ContentLength: int64(len(body))}
-	r.Body = io.NopCloser(strings.NewReader(body))
-	return r.WithContext(t.Context())
+// call is a POST of a text.
+func call(body string) Call {
+	r := &message.Request{Version: message.HTTP11, Method: http.MethodPost, Authority: "web", Target: "/", Length: int64(len(body))}
+	return Call{Question: relay.Question{Request: r, Body: relay.NewReplay(&once{text: body}, 1000, nil), Guard: new(relay.Guard)}}
+}
+
+// call2 is the same over HTTP/2.
+func call2(body string) Call {
+	c := call(body)
+	c.Request.Version, c.HTTP2 = message.HTTP2, true
+	return c
+}
+
+// once is a body of one piece.
+type once struct{ text string }
+
+func (o *once) Next() ([]byte, error) {
+	if o.text == "" {
+		return nil, io.EOF
+	}
+	p := o.text
+	o.text = ""
+	return []byte(p), nil
+}
+func (*once) Ready() bool             { return true }
+func (*once) Trailer() message.Fields { return nil }
+func (*once) Abort(error)             {}
+
+// text reads an answer to its end.
+func text(a *relay.Answer) (string, error) {
+	defer a.Close()
+	var all []byte
+	for {
+		p, err := a.Body.Next()
+		if errors.Is(err, io.EOF) {
+			return string(all), nil
+		}
+		if err != nil {
+			return string(all), err
+		}
+		all = append(all, p...)
+	}
 }
 
 func TestTransportHeader(t *testing.T) {
@@ -264,11 +301,11 @@ func TestLocalEndpointIsSpokenToInPlaintext(t *testing.T) {
 	d := deps(t, nil)
 	d.Local = []netip.Addr{p.addr.Addr()}
 	e := New(resolve.Endpoint{Addr: p.addr, Identity: them, ServerName: them, Hint: resolve.HintH2}, d, new(reach))
-	res, err := e.RoundTrip(Call{Request: request(t, ""), Minor: 1})
+	res, err := e.RoundTrip(t.Context(), call(""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = res.Body.Close()
+	res.Close()
 	if proto := <-got; proto != "HTTP/1.1" || e.Meshed() {
 		t.Errorf("it was spoken to in %s, meshed %v", proto, e.Meshed())
 	}
@@ -289,14 +326,13 @@ func TestOneConnectionForAll(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			res, err := e.RoundTrip(Call{Request: request(t, "x"), Minor: 1})
+			res, err := e.RoundTrip(t.Context(), call("x"))
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			defer func() { _ = res.Body.Close() }()
-			if b, err := io.ReadAll(res.Body); err != nil || string(b) != "x" || res.Proto != "HTTP/1.1" {
-				t.Errorf("%q, %v, %s", b, err, res.Proto)
+			if b, err := text(res); err != nil || b != "x" || res.Version != message.HTTP11 {
+				t.Errorf("%q, %v, %v", b, err, res.Version)
 			}
 		})
 	}
@@ -319,20 +355,19 @@ func TestCloseLetsRequestsEnd(t *testing.T) {
 		close(ended)
 	})
 	e := New(resolve.Endpoint{Addr: p.addr, Hint: resolve.HintH2}, deps(t, nil), new(reach))
-	res, err := e.RoundTrip(Call{Request: request(t, ""), HTTP2: true})
+	res, err := e.RoundTrip(t.Context(), call2(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-entered
 	e.Close()
-	if _, err := e.RoundTrip(Call{Request: request(t, ""), HTTP2: true}); !Unsent(err) {
+	if _, err := e.RoundTrip(t.Context(), call2("")); !Unsent(err) {
 		t.Errorf("a new request got %v", err)
 	}
 	close(leave)
-	if b, err := io.ReadAll(res.Body); err != nil || string(b) != "whole" {
+	if b, err := text(res); err != nil || b != "whole" {
 		t.Errorf("the one in flight got %q, %v", b, err)
 	}
-	_ = res.Body.Close()
 	<-ended // the connection is closed once it has nothing to do
 }
 
@@ -352,12 +387,12 @@ func TestPeerThatLeavesWhileItIsBusy(t *testing.T) {
 	})))
 	e := New(resolve.Endpoint{Addr: p.addr, Hint: resolve.HintH2}, deps(t, nil), new(reach))
 	defer e.Close()
-	ask := func(act string) *http.Response {
+	ask := func(act string) *relay.Answer {
 		t.Helper()
 		for range 3 { // what is not sent is sent again, as the outbound proxy does
-			r := request(t, "")
-			r.Header.Set("Act", act)
-			res, err := e.RoundTrip(Call{Request: r, HTTP2: true})
+			c := call2("")
+			c.Request.Fields.Set("Act", act)
+			res, err := e.RoundTrip(t.Context(), c)
 			if err == nil {
 				return res
 			}
@@ -368,10 +403,9 @@ func TestPeerThatLeavesWhileItIsBusy(t *testing.T) {
 		t.Fatalf("%s is not sent, however often", act)
 		return nil
 	}
-	whole := func(res *http.Response) {
+	whole := func(res *relay.Answer) {
 		t.Helper()
-		defer func() { _ = res.Body.Close() }()
-		if b, err := io.ReadAll(res.Body); err != nil || string(b) != "whole" {
+		if b, err := text(res); err != nil || b != "whole" {
 			t.Errorf("%q, %v", b, err)
 		}
 	}
@@ -384,19 +418,5 @@ func TestPeerThatLeavesWhileItIsBusy(t *testing.T) {
 	whole(long)
 	if got := p.accepted.Load(); got != 2 {
 		t.Errorf("%d connections, want 2", got)
-	}
-}
-
-// The library's GOAWAY error is known by its text only.
-func TestUnprocessed(t *testing.T) {
-	for err, want := range map[error]bool{
-		errors.New("http2: Transport received Server's graceful shutdown GOAWAY"): true,
-		http2.StreamError{StreamID: 1, Code: http2.ErrCodeRefusedStream}:          true,
-		http2.StreamError{StreamID: 1, Code: http2.ErrCodeCancel}:                 false,
-		io.ErrUnexpectedEOF: false,
-	} {
-		if got := unprocessed(err); got != want {
-			t.Errorf("unprocessed(%v) = %v", err, got)
-		}
 	}
 }

@@ -6,11 +6,11 @@ package explicit
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
 
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 )
 
@@ -23,21 +23,18 @@ var (
 
 // Request is the target of a request: of its URI, or of its authority if it is
 // HTTP/2, which always carries one.
-func Request(r *http.Request) (resolve.Target, error) {
+func Request(r *message.Request) (resolve.Target, error) {
 	switch {
-	case r.Method == http.MethodConnect:
-		if r.ProtoMajor == 1 && r.RequestURI != r.Host {
-			return resolve.Target{}, ErrAuthority
-		}
-		return Authority(r.Host, 0)
-	case r.ProtoMajor >= 2:
-		return Authority(r.Host, 80)
-	case r.URL.Host == "":
+	case r.Method == "CONNECT":
+		return Authority(r.Authority, 0)
+	case r.Version == message.HTTP2:
+		return Authority(r.Authority, 80)
+	case !r.Absolute:
 		return resolve.Target{}, ErrOriginForm
-	case !strings.EqualFold(r.URL.Scheme, "http"):
+	case !strings.EqualFold(r.Scheme, "http"):
 		return resolve.Target{}, ErrScheme
 	}
-	return Authority(r.URL.Host, 80)
+	return Authority(r.Authority, 80)
 }
 
 // maxHost is the longest host name there is.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 )
 
@@ -80,14 +81,26 @@ func TestRequest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Request(r); got != tt.want || !errors.Is(err, tt.err) {
+		if got, err := Request(asMessage(r)); got != tt.want || !errors.Is(err, tt.err) {
 			t.Errorf("%q: %v, %v; want %v, %v", tt.request, got, err, tt.want, tt.err)
 		}
 	}
-	h2 := &http.Request{Method: http.MethodPost, ProtoMajor: 2, Host: "web.shop:9000"}
+	h2 := &message.Request{Version: message.HTTP2, Method: http.MethodPost, Authority: "web.shop:9000"}
 	if got, err := Request(h2); err != nil || got.Authority != "web.shop:9000" {
 		t.Errorf("HTTP/2: %v, %v", got, err)
 	}
+}
+
+// asMessage is what our scanner makes of a request.
+func asMessage(r *http.Request) *message.Request {
+	m := &message.Request{Method: r.Method, Authority: r.Host, Absolute: r.URL.IsAbs(), Scheme: r.URL.Scheme}
+	if r.URL.Host != "" {
+		m.Authority = r.URL.Host
+	}
+	if r.Method == http.MethodConnect {
+		m.Authority = r.RequestURI
+	}
+	return m
 }
 
 func FuzzAuthority(f *testing.F) {
@@ -114,7 +127,7 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got, err := Request(r)
+		got, err := Request(asMessage(r))
 		if err == nil && !got.Addr.IsValid() && got.Authority == "" {
 			t.Errorf("%q has no target and no error", s)
 		}

@@ -12,8 +12,6 @@
 // the application answers, the outbound side from what the client gets.
 package fate
 
-import "net/http"
-
 // Name is the header's name, in Go's canonical spelling.
 const Name = "Weft-Request-Fate"
 
@@ -31,11 +29,21 @@ const (
 	Lost Fate = "lost"
 )
 
+// header is message.Fields or an http.Header.
+type header interface {
+	Values(name string) []string
+	Set(name, value string)
+	Del(name string)
+}
+
 // Take removes the header and returns what it said; an unknown value is the
 // empty fate.
-func Take(h http.Header) Fate {
-	values := h[Name]
-	delete(h, Name)
+func Take(h header) Fate {
+	values := h.Values(Name)
+	if len(values) == 0 {
+		return ""
+	}
+	h.Del(Name)
 	if len(values) != 1 {
 		return ""
 	}
@@ -47,10 +55,10 @@ func Take(h http.Header) Fate {
 }
 
 // Set writes the header; the empty fate is not worth one.
-func Set(h http.Header, f Fate) {
+func Set(h header, f Fate) {
 	if f == "" {
-		delete(h, Name)
+		h.Del(Name)
 		return
 	}
-	h[Name] = []string{string(f)}
+	h.Set(Name, string(f))
 }

@@ -78,12 +78,32 @@ func (b *body) ready() bool {
 	if b.framing != chunked || b.state == chunkData && b.left > 0 {
 		return len(rest) > 0
 	}
-	for _, c := range rest { // a line, and perhaps what is behind it
-		if c == '\n' {
-			return true
+	state := b.state
+	if state == chunkData {
+		state = chunkEnd
+	}
+	if state == chunkEnd {
+		i := bytes.IndexByte(rest, '\n')
+		if i < 0 {
+			return false
+		}
+		rest, state = rest[i+1:], chunkSize
+	}
+	if state == chunkSize {
+		i := bytes.IndexByte(rest, '\n')
+		if i < 0 {
+			return false
+		}
+		n, ok := size(bytes.TrimSuffix(rest[:i], []byte("\r")))
+		rest = rest[i+1:]
+		switch {
+		case !ok:
+			return true // an error is something
+		case n > 0:
+			return len(rest) > 0
 		}
 	}
-	return false
+	return bytes.HasPrefix(rest, []byte("\r\n")) || headEnd(rest, 0) > 0
 }
 
 func (b *body) fill(most int) error {

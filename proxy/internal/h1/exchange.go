@@ -23,13 +23,14 @@ type Exchange struct {
 	keep      bool // the connection may be used again
 	spoiled   atomic.Bool
 	expects   bool
-	continued bool // the client has been told to send its body
-	asked     bool // Body was called
-	closing   bool // the answer says that the connection ends with it
+	continued atomic.Bool // the client has been told to send its body, or has sent some
+	asked     bool        // Body was called
+	closing   bool        // the answer says that the connection ends with it
 	finished  bool
 	broken    bool
 	framing   framing
 	left      int64 // of a sized answer
+	wrote     bool  // a piece of the answer's body
 	out       []byte
 }
 
@@ -57,13 +58,11 @@ func (x *Exchange) Body() message.Body {
 // Next is message.Body's. The first call tells a client that waits for it to go
 // on.
 func (x *Exchange) Next() ([]byte, error) {
-	if x.expects && !x.continued && len(x.c.in.Bytes()) == 0 {
-		x.continued = true
+	if x.expects && !x.continued.Swap(true) && len(x.c.in.Bytes()) == 0 {
 		if _, err := x.c.nc.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return nil, err
 		}
 	}
-	x.continued = true
 	p, err := x.body.next()
 	if x.body.over() && x.body.taken == 0 {
 		x.read.Store(true)
@@ -100,10 +99,9 @@ func (x *Exchange) Interim(r *message.Response) error {
 		return nil
 	}
 	if r.Status == 100 {
-		if x.continued || !x.expects {
+		if !x.expects || x.continued.Swap(true) {
 			return nil
 		}
-		x.continued = true
 	}
 	x.room(512)
 	x.out, _ = appendResponse(x.out, r, message.HTTP11, x.req.Method, false)
@@ -128,7 +126,7 @@ func (x *Exchange) Respond(r *message.Response) error {
 
 // unread reports that the client waits for a word to send its body, and will not
 // get it.
-func (x *Exchange) unread() bool { return x.expects && !x.continued && !x.body.over() }
+func (x *Exchange) unread() bool { return x.expects && !x.continued.Load() }
 
 func (x *Exchange) room(n int) {
 	if x.out == nil {
@@ -144,6 +142,7 @@ func (x *Exchange) Write(p []byte) error {
 	if len(p) == 0 {
 		return nil
 	}
+	x.wrote = true
 	switch x.framing {
 	case none:
 		return nil // HEAD and its like: whatever came has no place

@@ -26,15 +26,20 @@ type Pool struct {
 // looking whether the server is still there.
 const probeAfter = 2 * time.Millisecond
 
-// Get returns a connection that is idle, the last used first, or a new one. fresh
-// demands a new one.
-func (p *Pool) Get(ctx context.Context, fresh bool) (*Call, error) { //nolint:revive // one of two ways to ask for the same
-	for !fresh {
+// Want is which connection is wanted.
+type Want struct {
+	Fresh bool // a new one
+	Sure  bool // one whose server was there a moment ago: the request cannot be sent twice
+}
+
+// Get returns a connection that is idle, the last used first, or a new one.
+func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
+	for !w.Fresh {
 		c := p.pop()
 		if c == nil {
 			break
 		}
-		if time.Since(c.idle) < probeAfter || wire.Quiet(c.nc) {
+		if !w.Sure && time.Since(c.idle) < probeAfter || wire.Quiet(c.nc) {
 			return c, nil
 		}
 		c.Close()

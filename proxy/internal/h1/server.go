@@ -45,8 +45,8 @@ type Conn struct {
 
 const (
 	// patience is how long an exchange takes before it is worth a goroutine to see
-	// whether the client is still there.
-	patience = 20 * time.Millisecond
+	// whether the client is still there. A proxy that is short of time must not spend it on that.
+	patience = 200 * time.Millisecond
 	// linger is how long the rest of a body that nobody wants is waited for, and
 	// leftover how much of it is read, in bytes, to save the connection.
 	linger   = 20 * time.Millisecond
@@ -244,9 +244,11 @@ func (c *Conn) after(x *Exchange) bool {
 	if taken {
 		return false
 	}
-	if x.out != nil {
-		_ = x.flush()
+	if x.out != nil && !x.wrote { // a head alone of an answer that cannot be given
+		wire.Put(x.out)
+		x.out = nil
 	}
+	_ = x.flush()
 	switch {
 	case x.broken || !x.finished:
 		return false
@@ -257,7 +259,7 @@ func (c *Conn) after(x *Exchange) bool {
 		return false
 	}
 	if !x.body.over() {
-		if x.expects && !x.continued {
+		if x.unread() {
 			return false // it may or may not send the body: nobody can know
 		}
 		_ = c.nc.SetReadDeadline(time.Now().Add(linger))

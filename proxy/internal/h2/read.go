@@ -182,7 +182,7 @@ func (c *Conn) onData(h frame.Head, p []byte) error {
 	if err := s.count(len(content), h.Has(frame.EndStream)); err != nil {
 		return err
 	}
-	if s.unwanted {
+	if s.quit != nil {
 		c.pay(s, len(content))
 	} else if len(content) > 0 {
 		s.in = wire.Append(s.in, content)

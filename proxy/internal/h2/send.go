@@ -184,6 +184,9 @@ func (s *Stream) Respond(r *message.Response) error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.pending = r
+	if r.Fields.HasToken("connection", "close") { // which HTTP/2 says in another way
+		s.c.shutdown()
+	}
 	return s.err
 }
 

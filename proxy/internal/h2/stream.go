@@ -14,7 +14,7 @@ import (
 
 // A Stream is one exchange. On a server it is a message.Client, on a client the
 // way to the answer. Its body is read by one goroutine and written by one, which
-// need not be the same; Abort is for anybody.
+// need not be the same; Abort and Break are for anybody.
 type Stream struct {
 	c    *Conn
 	id   uint32
@@ -35,7 +35,7 @@ type Stream struct {
 	measured   bool
 	begun      bool // the head has come
 	recvEnd    bool
-	unwanted   bool // what comes is thrown away
+	quit       error // nobody reads: what comes is thrown away
 
 	pending    *message.Response // of a server: to go out with what follows
 	sendWindow int64
@@ -147,6 +147,8 @@ func (s *Stream) Next() ([]byte, error) {
 	s.settleHeld()
 	for {
 		switch {
+		case s.quit != nil:
+			return nil, s.quit
 		case len(s.in) > 0:
 			s.held, s.in = s.in, nil
 			return s.held, nil
@@ -172,7 +174,7 @@ func (s *Stream) settleHeld() {
 func (s *Stream) Ready() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return len(s.in) > 0 || s.recvEnd || s.err != nil
+	return len(s.in) > 0 || s.recvEnd || s.err != nil || s.quit != nil
 }
 
 // Trailer is message.Body's.
@@ -182,19 +184,30 @@ func (s *Stream) Trailer() message.Fields {
 	return s.trailer
 }
 
-// Break is message.Client's: the stream is reset.
-func (s *Stream) Break(err error) { s.Abort(err) }
-
-// Abort resets the stream, if it has not ended.
-func (s *Stream) Abort(err error) {
-	code := frame.Cancel
-	if s.c.server {
-		code = frame.InternalError
-		if reset, ok := errors.AsType[*ResetError](err); ok {
-			code = reset.Code
-		}
+// Break is message.Client's: the stream is reset, with the code that another was
+// if that is why.
+func (s *Stream) Break(err error) {
+	code := frame.InternalError
+	if reset, ok := errors.AsType[*ResetError](err); ok {
+		code = reset.Code
 	}
 	s.abort(err, code)
+}
+
+// Abort ends the reading of a server's stream: what still comes is thrown away. A
+// client's stream is reset.
+func (s *Stream) Abort(err error) {
+	if !s.c.server {
+		s.abort(err, frame.Cancel)
+		return
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.quit == nil {
+		s.quit = err
+		s.recycle()
+		s.cond.Broadcast()
+	}
 }
 
 func (s *Stream) abort(err error, code frame.Code) {

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/bridge"
 	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/identity"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -21,41 +25,37 @@ const adminDetect = time.Second
 // stop it. The probes are answered to everyone, so that a proxy whose policy
 // service is away does not get its pod restarted.
 func (in *Inbound) ServeAdmin(ctx context.Context, l net.Listener, h http.Handler) error {
-	protected := in.limit(in.mesh(in.allow(in.filter(h))))
-	queue := newHandoff(l.Addr())
-	srv := in.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/live" || r.URL.Path == "/ready" {
-			h.ServeHTTP(w, r)
+	open := func(x *exchange) { bridge.Serve(h, x, netip.AddrPortFrom(x.session.client.Addr, 0).String()) }
+	protected := in.limit(in.mesh(in.allow(in.filter(open))))
+	stack := func(x *exchange) {
+		if path := x.req.Path(); path == "/live" || path == "/ready" {
+			open(x)
 			return
 		}
-		protected.ServeHTTP(w, r)
-	}), false)
-	srv.Protocols.SetUnencryptedHTTP2(true)
-	srv.ReadHeaderTimeout, srv.IdleTimeout = 10*time.Second, 2*time.Minute
-
+		protected(x)
+	}
+	clients := in.newDoor()
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
 		_ = l.Close()
 		// The answer to POST /shutdown may be on its way.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = srv.Shutdown(last)
-		_ = srv.Close()
+		t := time.NewTimer(time.Second)
+		defer t.Stop()
+		select {
+		case <-clients.Shutdown():
+		case <-t.C:
+		}
+		clients.Close()
 	})
-	go in.acceptAdmin(ctx, l, queue)
-	err := srv.Serve(queue)
+	in.acceptAdmin(ctx, l, clients, stack)
 	if !stop() {
 		<-closed
 	}
-	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	return nil
 }
 
-func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, queue *handoff) {
-	defer func() { _ = queue.Close() }()
+func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, clients *door.Door, stack handler) {
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -67,7 +67,7 @@ func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, queue *hando
 			continue
 		}
 		go func() {
-			if err := in.admin(ctx, c, queue); err != nil {
+			if err := in.admin(ctx, c, clients, stack); err != nil {
 				_ = c.Close()
 				in.log.Debug("admin connection refused", "client", c.RemoteAddr().String(), "error", err)
 			}
@@ -75,7 +75,7 @@ func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, queue *hando
 	}
 }
 
-func (in *Inbound) admin(ctx context.Context, raw net.Conn, queue *handoff) error {
+func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, stack handler) error {
 	target := addrPort(raw.LocalAddr())
 	hello, c, err := detect.TLS(ctx, raw, adminDetect)
 	if err != nil {
@@ -99,7 +99,9 @@ func (in *Inbound) admin(ctx context.Context, raw net.Conn, queue *handoff) erro
 	if err != nil {
 		return err
 	}
-	queue.give(&conn{Conn: c, session: newSession(client, labels, target, p), done: free})
+	defer free()
+	s := newSession(client, labels, target, p)
+	clients.Serve(c, door.Either, func(c message.Client) { in.carry(c, s, stack) })
 	return nil
 }
 

@@ -15,8 +15,9 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/identity"
-	"github.com/weftmesh/weft/proxy/internal/strict"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -60,7 +61,7 @@ func (in *Inbound) handle(ctx context.Context, raw *net.TCPConn, release func())
 }
 
 // survive keeps one connection's bug from ending all the others.
-func (in *Inbound) survive(raw *net.TCPConn, release func()) {
+func (in *Inbound) survive(raw net.Conn, release func()) {
 	if cause := recover(); cause != nil {
 		in.log.Error("a connection was given up", "client", raw.RemoteAddr().String(), "panic", cause, "stack", string(debug.Stack()))
 		_ = raw.Close()
@@ -158,23 +159,24 @@ func (in *Inbound) protocol(ctx context.Context, c net.Conn, s *session, policy 
 	return in.detect(ctx, c, s, policy.Timeout)
 }
 
-// dispatch gives the connection to its server.
+// dispatch has the connection served in its protocol; done is called when it has
+// ended. An error leaves the connection and done to the caller.
 func (in *Inbound) dispatch(ctx context.Context, c net.Conn, s *session, kind detect.Kind, done func()) error {
-	queue := in.queue1
+	as := door.HTTP1
 	switch kind {
 	case detect.HTTP1:
 	case detect.HTTP2:
-		queue = in.queue2
+		as = door.HTTP2
 	default:
 		return in.tcp(ctx, c, s, done)
 	}
-	counted := in.source(s).Wrap(c)
-	given := &conn{Conn: counted, session: s, done: done}
-	if kind == detect.HTTP1 {
-		given.scanned = strict.Wrap(counted)
-		given.Conn = given.scanned
-	}
-	queue.give(given)
+	s.app = in.workloadOf(s.target)
+	// On a goroutine of its own: this one's stack has grown with the handshake.
+	go func() {
+		defer done()
+		defer in.survive(c, func() {})
+		in.door.Serve(in.source(s).Wrap(c), as, func(c message.Client) { in.carry(c, s, in.stack) })
+	}()
 	return nil
 }
 

@@ -2,193 +2,138 @@ package inbound
 
 import (
 	"errors"
-	"io"
-	"maps"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
-	"net/url"
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
-	"github.com/weftmesh/weft/proxy/internal/strict"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 )
 
 // endpoint sends the request to the application and its answer back, neither of
 // them held up: bodies stream both ways.
-func (in *Inbound) endpoint(w http.ResponseWriter, r *http.Request) {
-	x := exchangeOf(r)
-	if r.Method == http.MethodConnect || x.upgrade != nil {
-		in.tunnel(w, r)
+func (in *Inbound) endpoint(x *exchange) {
+	if x.req.Version != message.HTTP2 && x.req.Method == http.MethodConnect || x.upgrade != "" {
+		in.tunnel(x)
 		return
 	}
-	_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/1: answer while the body comes
-	out := in.request(w, r, x)
-	app := in.app1
-	if r.ProtoMajor == 2 && !x.upgraded {
-		app = in.app2
+	x.Guard(&x.guard)
+	defer x.Guard(nil)
+	q := relay.Question{Request: in.request(x), Guard: &x.guard, Interim: x.interim}
+	if b := x.Body(); b != nil {
+		q.Body = relay.NewReplay(b, rewindable, nil)
+		defer q.Body.End()
 	}
-	res, err := app.RoundTrip(out)
+	a, err := in.ask(x, q)
 	if err != nil {
-		in.failApp(w, r, err)
+		in.failApp(x, err)
 		return
 	}
-	defer res.Body.Close()
-	if res.StatusCode < 200 || res.StatusCode > 999 { // a switch that nobody asked for, or no status at all
-		in.failApp(w, r, errStatus)
-		return
-	}
-	in.answer(w, r, res)
+	in.answer(x, a.Response, a.Body)
+	a.Close()
 }
 
-var errStatus = errors.New("the application's answer has an impossible status")
+// rewindable is how much of a body is remembered, in bytes, so that a request is
+// not lost to a connection that the application has closed in the meantime.
+const rewindable = 8 << 10
+
+// ask speaks with the application in the version that the client's does.
+func (in *Inbound) ask(x *exchange, q relay.Question) (*relay.Answer, error) {
+	if !x.native() {
+		return relay.Over1(x.Context(), &x.session.app.http1, q)
+	}
+	for tries := 0; ; tries++ {
+		a, err := relay.Over2(x.Context(), &x.session.app.http2, q)
+		var unsent *relay.UnsentError
+		if err == nil || tries > 2 || !errors.As(err, &unsent) || q.Body != nil && !q.Body.Again() {
+			return a, err
+		}
+	}
+}
+
+// interim passes a 1xx answer on.
+func (x *exchange) interim(res *message.Response) error {
+	hopByHop(&res.Fields)
+	return x.Interim(res)
+}
 
 // request is what the application gets.
-func (in *Inbound) request(w http.ResponseWriter, r *http.Request, x *exchange) *http.Request {
-	hints := 0
-	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-		if hints++; hints > maxInterim {
-			return errStatus
-		}
-		maps.Copy(w.Header(), http.Header(h))
-		w.WriteHeader(code)
-		for name := range h {
-			delete(w.Header(), name)
-		}
-		return nil
-	}}
-	out := r.Clone(httptrace.WithClientTrace(r.Context(), trace))
-	out.RequestURI = ""
-	out.Trailer = r.Trailer // filled in when the body has been read: not the clone's
-	out.ContentLength = r.ContentLength
-	if out.Body = r.Body; r.Body != http.NoBody {
-		body := newRewind(r.Body)
-		out.Body, _ = body.again()
-		out.GetBody = body.again
-	}
-	out.Close = false
-	absolute := r.URL.IsAbs()
+func (in *Inbound) request(x *exchange) *message.Request {
+	out := *x.req
 	if x.upgraded {
-		absolute = x.proto.Absolute
-	}
-	target := r.URL
-	out.URL = &url.URL{
-		Scheme: "http", Host: x.session.target.String(),
-		Path: target.Path, RawPath: target.RawPath, RawQuery: target.RawQuery, ForceQuery: target.ForceQuery,
-	}
-	path := strict.Path(r)
-	switch {
-	case target.Path == "*" && r.Method == http.MethodOptions:
-		out.URL.Path, out.URL.Opaque = "", "*"
-	case absolute && r.Host != "":
-		// The library writes an opaque part that begins with // as a whole URI.
-		host := r.Host
-		if target.Host != "" {
-			host = target.Host
+		out.Version, out.Absolute = message.HTTP11, x.proto.Absolute
+		if x.proto.Minor == 0 {
+			out.Version = message.HTTP10
 		}
-		out.URL.Opaque = "//" + host + path
-	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//"):
-		out.URL.Opaque = path
+		out.Scheme = ""
 	}
-	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = []string{""} // else the library adds its own
-	}
-	return out
+	return &out
 }
 
 // answer passes the application's response on.
-func (in *Inbound) answer(w http.ResponseWriter, r *http.Request, res *http.Response) {
-	x := exchangeOf(r)
-	hopByHop(res.Header)
-	fate.Take(res.Header) // a proxy's word, not the application's
-	h := w.Header()
-	maps.Copy(h, res.Header)
-	for _, name := range []string{"Date", "Content-Type"} {
-		if _, ok := res.Header[name]; !ok {
-			h[name] = nil // do not invent one
-		}
+func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body) {
+	if res.Status < 200 { // a switch that nobody asked for
+		in.failApp(x, relay.ErrStatus)
+		return
 	}
+	hopByHop(&res.Fields)
+	fate.Take(&res.Fields) // a proxy's word, not the application's
 	if x.upgraded {
-		origproto.Set(h, origproto.Proto{Minor: res.ProtoMinor})
+		origproto.Set(&res.Fields, origproto.Proto{Minor: res.Version.Minor()})
 	}
-	announced := make(map[string]bool, len(res.Trailer))
-	for name := range res.Trailer {
-		h.Add("Trailer", name)
-		announced[name] = true
+	x.end.Status = res.Status
+	err := x.Respond(res)
+	if err == nil {
+		err = relay.Pass(x, body, res.Length, func() {})
 	}
-	x.end.Status = res.StatusCode
-	w.WriteHeader(res.StatusCode)
-
-	if err := stream(w, res); err != nil {
-		x.end.Error = "IO"
-		// The headers are gone: only a reset can still tell the client.
-		panic(http.ErrAbortHandler)
-	}
-	for name, values := range res.Trailer {
-		if !announced[name] {
-			name = http.TrailerPrefix + name
+	if err != nil {
+		x.end.Error = "CANCEL"
+		if read, ok := errors.AsType[*relay.ReadError](err); ok && x.guard.Err() == nil {
+			x.end.Error, err = "IO", read.Err
 		}
-		h[name] = values
+		// The headers are gone: only a break can still tell the client.
+		x.Break(err)
+		return
 	}
 	if x.grpc {
-		x.end.GRPC = grpcStatus(res)
+		x.end.GRPC = grpcStatus(res, body)
 	}
 }
 
-func grpcStatus(res *http.Response) string {
-	if s := res.Trailer.Get("Grpc-Status"); s != "" {
+func grpcStatus(res *message.Response, body message.Body) string {
+	if s := body.Trailer().Get("grpc-status"); s != "" {
 		return s
 	}
-	if s := res.Header.Get("Grpc-Status"); s != "" {
+	if s := res.Fields.Get("grpc-status"); s != "" {
 		return s
 	}
 	return "2" // none at all is UNKNOWN
 }
 
-// stream copies the body, each piece as soon as it is there.
-func stream(w http.ResponseWriter, res *http.Response) error {
-	if res.Body == http.NoBody {
-		return nil
+// hopByHop removes the headers that concern one connection only. What frames a
+// message or names its host is not removed by naming it.
+func hopByHop(f *message.Fields) {
+	if strings.EqualFold(f.Get("upgrade"), "h2c") {
+		f.Del("http2-settings")
 	}
-	rc := http.NewResponseController(w)
-	if res.ContentLength != 0 {
-		_ = rc.Flush() // the headers, in case the body takes its time
-	}
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	for {
-		n, err := res.Body.Read(*buf)
-		if n > 0 {
-			if _, werr := w.Write((*buf)[:n]); werr != nil {
-				return werr
-			}
-			if ferr := rc.Flush(); ferr != nil {
-				return ferr
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// hopByHop removes the headers that concern one connection only.
-func hopByHop(h http.Header) {
-	if strings.EqualFold(h.Get("Upgrade"), "h2c") {
-		h.Del("Http2-Settings")
-	}
-	for _, v := range h["Connection"] {
-		for name := range strings.SplitSeq(v, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				h.Del(name)
+	for _, line := range f.Values("connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name != "" && !message.Is(name, "host") && !message.Is(name, "content-length") {
+				f.Del(name)
 			}
 		}
 	}
-	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Connection", "Upgrade"} {
-		delete(h, name)
-	}
+	f.DelFunc(func(name string) bool {
+		switch len(name) {
+		case 7:
+			return message.Is(name, "upgrade")
+		case 10:
+			return message.Is(name, "connection") || message.Is(name, "keep-alive")
+		case 16:
+			return message.Is(name, "proxy-connection")
+		}
+		return false
+	})
 }

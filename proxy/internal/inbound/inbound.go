@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -55,19 +55,17 @@ type Inbound struct {
 	origDst  func(*net.TCPConn) (netip.AddrPort, bool) // the kernel's, outside tests
 
 	toApp    net.Dialer
-	http1    *http.Server
-	http2    *http.Server
-	queue1   *handoff
-	queue2   *handoff
-	app1     *http.Transport
-	app2     *http.Transport
+	door     *door.Door
+	stack    handler
+	mu       sync.Mutex
+	apps     map[netip.AddrPort]*workload
 	inFlight atomic.Int64
 }
 
 // New binds the listener, so that a busy port fails the start. Nothing is
 // accepted until Run.
 func New(deps Deps) (*Inbound, error) {
-	in := &Inbound{deps: deps, cfg: deps.Config, log: deps.Log, origDst: origdst.Of}
+	in := &Inbound{deps: deps, cfg: deps.Config, log: deps.Log, origDst: origdst.Of, apps: map[netip.AddrPort]*workload{}}
 	if in.log == nil {
 		in.log = slog.Default()
 	}
@@ -110,20 +108,16 @@ func (in *Inbound) Run(ctx context.Context) error {
 		_ = in.listener.Close()
 	}()
 	in.policies.accepting()
-	go func() { _ = in.http1.Serve(in.queue1) }()
-	go func() { _ = in.http2.Serve(in.queue2) }()
 	in.accept(ctx)
 
 	// Idle connections close, HTTP/2 clients get GOAWAY, requests finish.
-	var wg sync.WaitGroup
-	for _, s := range []*http.Server{in.http1, in.http2} {
-		wg.Go(func() { _ = s.Shutdown(ctx) })
+	select {
+	case <-in.door.Shutdown():
+	case <-ctx.Done():
 	}
-	wg.Wait()
 	_ = in.deps.Drain.Wait(ctx) // opaque connections and tunnels
-	_, _ = in.http1.Close(), in.http2.Close()
-	in.app1.CloseIdleConnections()
-	in.app2.CloseIdleConnections()
+	in.door.Close()
+	in.closeApps()
 	return nil
 }
 

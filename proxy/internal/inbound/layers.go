@@ -1,113 +1,111 @@
 package inbound
 
 import (
-	"context"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
-	"github.com/weftmesh/weft/proxy/internal/strict"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
-// exchange is what the layers know of one request.
+// exchange is one request, and what the layers know of it.
 type exchange struct {
+	message.Client
+	req      *message.Request
 	session  *session
+	guard    relay.Guard
 	verdict  allow.Verdict
 	upgraded bool // an HTTP/1 request that a peer carried over HTTP/2
 	proto    origproto.Proto
-	upgrade  []string // what an HTTP/1.1 client wants to switch to
+	upgrade  string // what an HTTP/1.1 client wants to switch to
 	grpc     bool
 	counts   *counts // once allowed
 	end      tell.End
 	fate     fate.Fate // once the application could not answer
 }
 
-type exchangeKey struct{}
+// native reports whether HTTP/2 is what the client's application speaks.
+func (x *exchange) native() bool { return x.req.Version == message.HTTP2 && !x.upgraded }
 
-func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
+const clientID = "l5d-client-id"
 
-const clientID = "L5d-Client-Id"
+// carry takes a client's request through the stack.
+func (in *Inbound) carry(c message.Client, s *session, through handler) {
+	r := c.Request()
+	through(&exchange{Client: c, req: r, session: s, grpc: r.GRPC()})
+}
 
-// limit refuses what exceeds the requests in flight, and opens the exchange.
-func (in *Inbound) limit(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{session: sessionOf(r), grpc: isGRPC(r)}
-		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+// limit refuses what exceeds the requests in flight.
+func (in *Inbound) limit(next handler) handler {
+	return func(x *exchange) {
 		defer in.inFlight.Add(-1)
 		if in.inFlight.Add(1) > int64(in.cfg.Inbound.MaxInFlight) {
-			in.fail(w, r, failure{http.StatusServiceUnavailable, codeUnavailable, "in-flight limit exceeded", true, "loadshed"})
+			in.fail(x, failure{http.StatusServiceUnavailable, codeUnavailable, "in-flight limit exceeded", true, "loadshed"})
 			return
 		}
-		next.ServeHTTP(w, r)
-	})
+		next(x)
+	}
 }
 
 // mesh reads and removes what peers' proxies say in headers, and tells the
 // application who the client is. What a client says of itself is not believed.
-func (in *Inbound) mesh(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := exchangeOf(r)
-		if p, ok := origproto.Take(r.Header); ok && r.ProtoMajor == 2 {
+func (in *Inbound) mesh(next handler) handler {
+	return func(x *exchange) {
+		r := x.req
+		if p, ok := origproto.Take(&r.Fields); ok && r.Version == message.HTTP2 {
 			x.upgraded, x.proto = true, p
 		}
 		if isUpgrade(r) {
-			x.upgrade = r.Header["Upgrade"]
+			x.upgrade = r.Fields.Get("upgrade")
 		}
 		// Before our own header is set: a client may name it in Connection.
-		hopByHop(r.Header)
-		r.Header.Del(clientID)
+		hopByHop(&r.Fields)
+		r.Fields.Del(clientID)
 		if id := x.session.client.ID; id != "" {
-			r.Header[clientID] = []string{id}
+			r.Fields.Add(clientID, id)
 		}
-		next.ServeHTTP(w, r)
-	})
+		next(x)
+	}
 }
 
 // allow asks the port's policy of this moment.
-func (in *Inbound) allow(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := exchangeOf(r)
+func (in *Inbound) allow(next handler) handler {
+	return func(x *exchange) {
 		s := x.session
-		v := s.port.policy().HTTP(s.client, question(r))
+		v := s.port.policy().HTTP(s.client, question(x.req))
 		x.verdict = v
 		switch {
 		case v.Broken:
-			in.fail(w, r, failure{http.StatusInternalServerError, codeInternal, "invalid server configuration", true, "unexpected"})
+			in.fail(x, failure{http.StatusInternalServerError, codeInternal, "invalid server configuration", true, "unexpected"})
 		case v.NoRoute:
 			in.decided(tell.InboundHTTPNoRoute, s, v)
-			in.fail(w, r, failure{http.StatusNotFound, codeNotFound, "no route found for request", false, ""})
+			in.fail(x, failure{http.StatusNotFound, codeNotFound, "no route found for request", false, ""})
 		case !v.Allowed:
 			in.decided(tell.InboundHTTPDeny, s, v)
 			in.log.Info("request denied", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String(), "server", v.Server.Name, "route", v.Route.Name)
-			in.fail(w, r, failure{http.StatusForbidden, codePermissionDenied, "client is unauthorized", false, ""})
+			in.fail(x, failure{http.StatusForbidden, codePermissionDenied, "client is unauthorized", false, ""})
 		default:
 			x.counts = s.count(in.deps.Metrics, v, x.grpc)
 			x.counts.allowed.Inc()
 			if v.Audited {
 				in.log.Info("request allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
 			}
-			next.ServeHTTP(w, r)
+			next(x)
 		}
-	})
+	}
 }
 
 // question is the request as a policy sees it.
-func question(r *http.Request) allow.Request {
-	q := allow.Request{
-		Method:    r.Method,
-		Authority: r.Host,
-		Path:      strict.Path(r),
-		Header:    r.Header.Values,
-	}
+func question(r *message.Request) allow.Request {
+	q := allow.Request{Method: r.Method, Authority: r.Authority, Path: r.Path(), Header: r.Fields.Values}
 	var query url.Values
 	q.Query = func(name string) []string {
 		if query == nil {
-			query = r.URL.Query()
+			query, _ = url.ParseQuery(r.Query()) // what cannot be read matches nothing
 		}
 		return query[name]
 	}
@@ -115,34 +113,34 @@ func question(r *http.Request) allow.Request {
 }
 
 // filter applies the route's filters.
-func (in *Inbound) filter(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, f := range exchangeOf(r).verdict.Filters {
+func (in *Inbound) filter(next handler) handler {
+	return func(x *exchange) {
+		fields := &x.req.Fields
+		for _, f := range x.verdict.Filters {
 			if f.Fail != "" {
-				in.fail(w, r, failure{http.StatusInternalServerError, codeInternal, f.Fail, true, "unexpected"})
+				in.fail(x, failure{http.StatusInternalServerError, codeInternal, f.Fail, true, "unexpected"})
 				return
 			}
-			if f.Redirect != nil && in.redirect(w, r, f.Redirect) {
+			if f.Redirect != nil && in.redirect(x, f.Redirect) {
 				return
 			}
 			for _, h := range f.Add {
-				r.Header.Add(h.Name, h.Value)
+				fields.Add(h.Name, h.Value)
 			}
 			for _, h := range f.Set {
-				r.Header.Set(h.Name, h.Value)
+				fields.Set(h.Name, h.Value)
 			}
 			for _, name := range f.Remove {
-				r.Header.Del(name)
+				fields.Del(name)
 			}
 		}
-		next.ServeHTTP(w, r)
-	})
+		next(x)
+	}
 }
 
 // tell counts the request and how it ends.
-func (in *Inbound) tell(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := exchangeOf(r)
+func (in *Inbound) tell(next handler) handler {
+	return func(x *exchange) {
 		ended := x.counts.begin()
 		defer func() {
 			if x.end.Status == 0 && x.end.Error == "" {
@@ -151,8 +149,8 @@ func (in *Inbound) tell(next http.Handler) http.Handler {
 			x.end.Success = x.end.Error == "" && succeeded(x.end)
 			ended(x.end)
 		}()
-		next.ServeHTTP(w, r)
-	})
+		next(x)
+	}
 }
 
 // succeeded classifies as spec/proxy.md §6.7 says.
@@ -165,11 +163,3 @@ func succeeded(e tell.End) bool {
 	}
 	return true
 }
-
-func isGRPC(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
-}
-
-// quiet keeps the library's complaints about clients out of the log unless asked
-// for.
-func quiet(log *slog.Logger) *logAdapter { return newLogAdapter(log, slog.LevelDebug) }

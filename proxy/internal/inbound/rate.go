@@ -89,17 +89,16 @@ func (b *bucket) take(perSecond uint32, now time.Time) bool {
 }
 
 // rate applies the server's limits to requests that are allowed.
-func (in *Inbound) rate(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := exchangeOf(r)
+func (in *Inbound) rate(next handler) handler {
+	return func(x *exchange) {
 		l := x.session.port.limiter.Load()
 		if l == nil {
-			next.ServeHTTP(w, r)
+			next(x)
 			return
 		}
 		scope, ok := l.take(x.session.client.ID, time.Now())
 		if ok {
-			next.ServeHTTP(w, r)
+			next(x)
 			return
 		}
 		ref := l.limits.Ref
@@ -109,6 +108,6 @@ func (in *Inbound) rate(next http.Handler) http.Handler {
 			{Name: "ratelimit_name", Value: ref.Name},
 			{Name: "ratelimit_scope", Value: scope},
 		}...)
-		in.fail(w, r, failure{http.StatusTooManyRequests, codeExhausted, "rate limit exceeded", false, ""})
-	})
+		in.fail(x, failure{http.StatusTooManyRequests, codeExhausted, "rate limit exceeded", false, ""})
+	}
 }

@@ -7,28 +7,36 @@ import (
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // redirect answers with another place for the request. It reports false, and
 // answers nothing, if that place is where the request already is.
-func (in *Inbound) redirect(w http.ResponseWriter, r *http.Request, to *allow.Redirect) bool {
-	x := exchangeOf(r)
-	from := url.URL{Scheme: "http", Host: r.Host, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}
+func (in *Inbound) redirect(x *exchange, to *allow.Redirect) bool {
+	r := x.req
+	from := url.URL{Scheme: "http", Host: r.Authority, RawQuery: r.Query()}
+	var err error
+	if from.Path, err = url.PathUnescape(r.Path()); err == nil {
+		from.RawPath = r.Path()
+	}
 	place, ok := locate(from, to, x.verdict)
-	if !ok {
-		in.fail(w, r, failure{http.StatusInternalServerError, codeInternal, "unexpected error", true, "unexpected"})
+	if !ok || err != nil {
+		in.fail(x, failure{http.StatusInternalServerError, codeInternal, "unexpected error", true, "unexpected"})
 		return true
 	}
 	if place == from.String() {
 		return false
 	}
 	x.end = tell.End{Status: to.Status}
-	h := w.Header()
-	h["Date"], h["Content-Type"] = nil, nil
-	h.Set("Content-Length", "0")
-	h.Set("Location", place)
-	w.WriteHeader(to.Status)
+	res := &message.Response{Version: r.Version, Status: to.Status}
+	res.Fields.Add("Content-Length", "0")
+	res.Fields.Add("Location", place)
+	if x.upgraded {
+		origproto.Set(&res.Fields, origproto.Proto{Minor: x.proto.Minor})
+	}
+	x.reply(res)
 	return true
 }
 

@@ -1,12 +1,11 @@
 package inbound
 
 import (
-	"log"
-	"log/slog"
 	"net/http"
 	"strconv"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -31,8 +30,7 @@ type failure struct {
 }
 
 // fail answers. The reason is told to mesh clients only.
-func (in *Inbound) fail(w http.ResponseWriter, r *http.Request, f failure) {
-	x := exchangeOf(r)
+func (in *Inbound) fail(x *exchange, f failure) {
 	x.end = tell.End{Status: f.status}
 	if f.label != "" {
 		in.deps.Metrics.Counter(tell.InboundHTTPErrors, tell.Labels{
@@ -40,39 +38,42 @@ func (in *Inbound) fail(w http.ResponseWriter, r *http.Request, f failure) {
 		}).Inc()
 		in.log.Info("request failed", "client", x.session.client.Addr.String(), "target", x.session.target.String(), "error", f.message)
 	}
-	h := w.Header()
-	h["Date"] = nil // the library would add one
-	h.Set("Content-Length", "0")
+	res := &message.Response{Version: x.req.Version, Status: f.status}
+	h := &res.Fields
+	h.Add("Content-Length", "0")
 	tells := x.session.client.ID != ""
 	if tells {
-		h.Set("L5d-Proxy-Error", f.message)
+		h.Add("L5d-Proxy-Error", f.message)
 		fate.Set(h, x.fate)
 	}
 	if x.upgraded {
 		origproto.Set(h, origproto.Proto{Minor: x.proto.Minor})
 	}
 	if f.close {
-		h.Set("Connection", "close") // on HTTP/2 the library makes a GOAWAY of it
+		h.Add("Connection", "close") // over HTTP/2 it becomes a GOAWAY
 		if tells {
-			h.Set("L5d-Proxy-Connection", "close")
+			h.Add("L5d-Proxy-Connection", "close")
 		}
 	}
-	if x.grpc && r.ProtoMajor == 2 {
+	if x.grpc && x.req.Version == message.HTTP2 {
 		x.end = tell.End{Status: http.StatusOK, GRPC: strconv.Itoa(f.grpc)}
-		h.Set("Content-Type", "application/grpc")
-		h.Set("Grpc-Status", strconv.Itoa(f.grpc))
+		res.Status = http.StatusOK
+		h.Add("Content-Type", "application/grpc")
+		h.Add("Grpc-Status", strconv.Itoa(f.grpc))
 		if tells {
-			h.Set("Grpc-Message", f.message)
+			h.Add("Grpc-Message", f.message)
 		}
-		w.WriteHeader(http.StatusOK)
-		return
 	}
-	h["Content-Type"] = nil
-	w.WriteHeader(f.status)
+	x.reply(res)
 }
 
-type logAdapter = log.Logger
-
-func newLogAdapter(l *slog.Logger, level slog.Level) *logAdapter {
-	return slog.NewLogLogger(l.Handler(), level)
+// reply answers with a head alone.
+func (x *exchange) reply(res *message.Response) {
+	err := x.Respond(res)
+	if err == nil {
+		err = x.Finish(nil)
+	}
+	if err != nil {
+		x.Break(err)
+	}
 }

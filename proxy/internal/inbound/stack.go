@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
+	"net/netip"
 	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/door"
+	"github.com/weftmesh/weft/proxy/internal/h1"
+	"github.com/weftmesh/weft/proxy/internal/h2"
 )
 
-// serve builds the servers and the stack behind them.
+// serve builds what serves clients and the stack behind it.
 func (in *Inbound) serve() {
 	in.toApp = net.Dialer{
 		Timeout:         in.cfg.Inbound.ConnectTimeout,
@@ -16,81 +20,94 @@ func (in *Inbound) serve() {
 		FallbackDelay:   -1, // targets are addresses
 		KeepAliveConfig: net.KeepAliveConfig{},
 	}
-	in.app1, in.app2 = in.transport(false), in.transport(true)
-	in.queue1, in.queue2 = newHandoff(in.listener.Addr()), newHandoff(in.listener.Addr())
-	stack := in.stack()
-	in.http1, in.http2 = in.server(stack, false), in.server(stack, true)
+	in.door = in.newDoor()
+	in.stack = in.layers()
 }
 
-// stack is what every inbound request passes, outermost first.
-func (in *Inbound) stack() http.Handler {
+// A handler answers a request, or passes it on to the next.
+type handler func(*exchange)
+
+// layers are what every inbound request passes, outermost first.
+func (in *Inbound) layers() handler {
 	return in.limit(
 		in.mesh(
 			in.allow(
 				in.filter(
 					in.rate(
 						in.tell(
-							http.HandlerFunc(in.endpoint)))))))
+							in.endpoint))))))
 }
 
-// server speaks one version of HTTP on connections that are given to it. There
-// are no timeouts that the application did not ask for.
-func (in *Inbound) server(h http.Handler, v2 bool) *http.Server {
+// newDoor serves HTTP. There are no timeouts that the application did not ask for
+// (complaint E5).
+func (in *Inbound) newDoor() *door.Door {
 	cfg := in.cfg.Inbound.Server
-	protocols := new(http.Protocols)
-	if v2 {
-		protocols.SetUnencryptedHTTP2(true)
-	} else {
-		protocols.SetHTTP1(true)
+	head := cfg.MaxHeaderListSize
+	if head == 0 {
+		head = maxHead
 	}
-	return &http.Server{ //nolint:gosec // a transparent proxy adds no timeout of its own (complaint E5)
-		DisableGeneralOptionsHandler: true, // OPTIONS * is the application's to answer
-		ConnState: func(c net.Conn, state http.ConnState) {
-			if scanned := c.(*conn).scanned; scanned != nil && state == http.StateHijacked {
-				scanned.Hijacked()
-			}
+	return door.New(door.Config{
+		HTTP2: h2.Config{
+			StreamWindow: cfg.Windows.Stream, ConnWindow: cfg.Windows.Conn,
+			MaxFrame: cfg.MaxFrameSize, MaxStreams: cfg.MaxConcurrentStreams, MaxList: head,
+			KeepaliveInterval: cfg.KeepaliveInterval, KeepaliveTimeout: cfg.KeepaliveTimeout,
 		},
-		Handler:        h,
-		Protocols:      protocols,
-		MaxHeaderBytes: int(cfg.MaxHeaderListSize), // 0 is the library's 1 MiB
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          int(cfg.MaxConcurrentStreams),
-			MaxReadFrameSize:              int(cfg.MaxFrameSize),
-			MaxReceiveBufferPerConnection: int(cfg.Windows.Conn),
-			MaxReceiveBufferPerStream:     int(cfg.Windows.Stream),
-			SendPingTimeout:               cfg.KeepaliveInterval,
-			PingTimeout:                   cfg.KeepaliveTimeout,
-		},
-		ErrorLog: quiet(in.log),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, sessionKey{}, c.(*conn).session)
-		},
-	}
+		MaxHead: int(head), Log: in.log,
+	})
 }
 
-// transport speaks one version of HTTP with the application.
-func (in *Inbound) transport(v2 bool) *http.Transport {
-	protocols := new(http.Protocols)
-	if v2 {
-		protocols.SetUnencryptedHTTP2(true)
-	} else {
-		protocols.SetHTTP1(true)
+// maxHead bounds heads in bytes, either way.
+const maxHead = 1 << 20
+
+// A workload is the application's end of a port: its idle HTTP/1 connections, and its
+// HTTP/2 connection.
+type workload struct {
+	http1 h1.Pool
+	http2 h2.Line
+}
+
+// maxApps bounds the targets whose connections are kept.
+const maxApps = 2048
+
+// workloadOf returns the connections to a target.
+func (in *Inbound) workloadOf(target netip.AddrPort) *workload {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	a := in.apps[target]
+	if a != nil {
+		return a
 	}
-	idle := in.cfg.Inbound.PoolIdle
-	if v2 {
-		idle = 5 * time.Minute // streams share one connection; spec/proxy.md §5.8 sets no limit
+	dial := func(ctx context.Context) (net.Conn, error) { return in.dialApp(ctx, "tcp", target.String()) }
+	a = &workload{
+		http1: h1.Pool{Dial: dial, MaxIdle: in.cfg.Inbound.MaxIdle, Idle: in.cfg.Inbound.PoolIdle, MaxHead: maxHead},
+		http2: h2.Line{Open: func(ctx context.Context) (*h2.Conn, error) {
+			c, err := dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			// Streams share one connection; spec/proxy.md §5.8 sets no limit to how long.
+			return h2.Client(c, h2.Config{
+				StreamWindow: in.cfg.HTTP2.Stream, ConnWindow: in.cfg.HTTP2.Conn, MaxList: maxHead, Idle: 5 * time.Minute,
+			}), nil
+		}},
 	}
-	return &http.Transport{
-		DialContext:            in.dialApp,
-		Protocols:              protocols,
-		DisableCompression:     true, // bytes pass as they are
-		MaxIdleConnsPerHost:    in.cfg.Inbound.MaxIdle,
-		IdleConnTimeout:        idle,
-		MaxResponseHeaderBytes: 1 << 20,
-		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerConnection: int(in.cfg.HTTP2.Conn),
-			MaxReceiveBufferPerStream:     int(in.cfg.HTTP2.Stream),
-		},
+	if len(in.apps) >= maxApps { // somebody scans ports: forget one, its sessions go on with it
+		for other := range in.apps {
+			delete(in.apps, other)
+			break
+		}
+	}
+	in.apps[target] = a
+	return a
+}
+
+// closeApps closes what is idle.
+func (in *Inbound) closeApps() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, a := range in.apps {
+		a.http1.Close()
+		a.http2.Close()
 	}
 }
 
@@ -115,7 +132,3 @@ func (in *Inbound) dialApp(ctx context.Context, network, addr string) (net.Conn,
 	}
 	return c, nil
 }
-
-type sessionKey struct{}
-
-func sessionOf(r *http.Request) *session { return r.Context().Value(sessionKey{}).(*session) }

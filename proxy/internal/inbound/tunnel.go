@@ -1,138 +1,95 @@
 package inbound
 
 import (
-	"bufio"
-	"context"
-	"io"
-	"math"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/h1"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 )
 
-// tunnel carries an Upgrade or a CONNECT: the request and, if the application
-// agrees, bytes both ways afterwards.
-func (in *Inbound) tunnel(w http.ResponseWriter, r *http.Request) {
-	x := exchangeOf(r)
-	if r.ProtoMajor != 1 {
-		in.fail(w, r, failure{http.StatusBadRequest, codeInternal, "CONNECT over HTTP/2 is not supported", false, ""})
-		return
-	}
-	app, err := in.dial(r.Context(), x.session)
+// tunnel carries an Upgrade or a CONNECT of HTTP/1: the request and, if the
+// application agrees, bytes both ways afterwards.
+func (in *Inbound) tunnel(x *exchange) {
+	nc, err := in.dialApp(x.Context(), "tcp", x.session.target.String())
 	if err != nil {
-		in.failApp(w, r, err)
+		in.failApp(x, err)
 		return
 	}
-	defer app.Close()
-	out := in.request(w, r, x)
-	if r.Method != http.MethodConnect {
-		out.Header["Connection"], out.Header["Upgrade"] = []string{"Upgrade"}, x.upgrade
-	} else {
-		out.URL = &url.URL{Host: r.Host} // authority-form
+	call := h1.NewCall(nc, maxHead)
+	defer call.Close()
+	x.Guard(&x.guard)
+	defer x.Guard(nil)
+	x.guard.Set(call)
+	defer x.guard.Set(nil)
+	out := in.request(x)
+	if x.upgrade != "" {
+		out.Fields = out.Fields.Clone(2)
+		out.Fields.Add("Connection", "Upgrade")
+		out.Fields.Add("Upgrade", x.upgrade)
 	}
-	stop := context.AfterFunc(r.Context(), func() { _ = app.Close() })
-	defer stop()
-	head := &io.LimitedReader{R: app, N: maxHead}
-	br := bufio.NewReader(head)
-	err = out.Write(app)
-	var res *http.Response
+	call.Begin(out)
+	sent, err := relay.Send(x.Body(), call)
+	var res *message.Response
 	if err == nil {
-		res, err = final(br, out)
+		res, err = relay.Head(call, nil) // a tunnel has no use for hints
 	}
 	if err != nil {
-		in.failApp(w, r, err)
+		call.Abort(err)
+		sent.Stop()
+		in.failApp(x, err)
 		return
 	}
-	defer res.Body.Close()
-	head.N = math.MaxInt64
-	agreed := res.StatusCode == http.StatusSwitchingProtocols
-	if r.Method == http.MethodConnect {
-		agreed = res.StatusCode/100 == 2
-	}
-	switch {
-	case agreed:
-	case res.StatusCode < 200 || res.StatusCode > 999:
-		in.failApp(w, r, errStatus)
-		return
-	default:
-		in.answer(w, r, res)
+	connected := out.Method == http.MethodConnect && res.Status/100 == 2
+	if !connected && (res.Status != http.StatusSwitchingProtocols || x.upgrade == "") {
+		in.answer(x, res, call)
+		sent.Stop()
 		return
 	}
-	upgrade := res.Header["Upgrade"]
-	hopByHop(res.Header)
-	fate.Take(res.Header)
-	if res.StatusCode == http.StatusSwitchingProtocols {
-		res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, upgrade
+	sent.Stop()
+	x.guard.Set(nil)
+	in.join(x, res, call)
+}
+
+// join passes the head of the answer on and joins the connections, with the bytes
+// that either side has already sent.
+func (in *Inbound) join(x *exchange, res *message.Response, call *h1.Call) {
+	upgrade := res.Fields.Get("upgrade")
+	hopByHop(&res.Fields)
+	fate.Take(&res.Fields)
+	if res.Status == http.StatusSwitchingProtocols {
+		res.Fields.Add("Connection", "Upgrade")
+		res.Fields.Add("Upgrade", upgrade)
 	}
-	for _, name := range []string{"Content-Length", "Transfer-Encoding"} {
-		res.Header.Del(name)
+	res.Fields.Del("content-length") // what follows has no framing
+	taker, ok := x.Client.(interface{ Tunnel() (net.Conn, error) })
+	if !ok || x.Respond(res) != nil {
+		x.Break(message.ErrAborted)
+		return
 	}
-	client, buffered, err := http.NewResponseController(w).Hijack()
+	client, err := taker.Tunnel()
 	if err != nil {
-		in.failApp(w, r, err)
+		x.end.Error = "CANCEL"
 		return
 	}
 	defer client.Close()
-	x.end.Status = res.StatusCode
-	in.splice(client, buffered, app, br, res)
+	x.end.Status = res.Status
+	join(half(client), half(call.Tunnel()))
 }
 
-const (
-	// maxInterim bounds the interim answers before the one that counts.
-	maxInterim = 32
-	// maxHead bounds the heads of answers to a tunnel's request, in bytes.
-	maxHead = 1 << 20
-)
-
-// final reads an answer, past interim ones, which a tunnel has no use for.
-func final(br *bufio.Reader, r *http.Request) (*http.Response, error) {
-	for range maxInterim {
-		res, err := http.ReadResponse(br, r)
-		if err != nil || res.StatusCode/100 != 1 || res.StatusCode == http.StatusSwitchingProtocols {
-			return res, err
-		}
-		_ = res.Body.Close()
+func half(c net.Conn) halfConn {
+	if h, ok := c.(halfConn); ok {
+		return h
 	}
-	return nil, errStatus
-}
-
-// splice writes the head of the answer and joins the connections, with the bytes
-// that either side has already sent.
-func (in *Inbound) splice(client net.Conn, buffered *bufio.ReadWriter, app net.Conn, br *bufio.Reader, res *http.Response) {
-	_, _ = buffered.WriteString("HTTP/1.1 " + strconv.Itoa(res.StatusCode) + " " + http.StatusText(res.StatusCode) + "\r\n")
-	_ = res.Header.Write(buffered)
-	_, _ = buffered.WriteString("\r\n")
-	if err := buffered.Flush(); err != nil {
-		return
-	}
-	join(half(client, buffered.Reader), half(app, br))
-}
-
-func half(c net.Conn, br *bufio.Reader) halfConn {
-	head := make([]byte, br.Buffered())
-	_, _ = io.ReadFull(br, head)
-	return &detect.Conn{Conn: detect.Replay(c, head)}
+	return &detect.Conn{Conn: c}
 }
 
 // isUpgrade reports an HTTP/1.1 upgrade; one to h2c is never taken
 // (spec/proxy.md §9.4).
-func isUpgrade(r *http.Request) bool {
-	return r.ProtoMajor == 1 && r.ProtoMinor == 1 && r.Header.Get("Upgrade") != "" &&
-		!strings.EqualFold(r.Header.Get("Upgrade"), "h2c") && hasToken(r.Header["Connection"], "upgrade")
-}
-
-func hasToken(values []string, token string) bool {
-	for _, v := range values {
-		for t := range strings.SplitSeq(v, ",") {
-			if strings.EqualFold(strings.TrimSpace(t), token) {
-				return true
-			}
-		}
-	}
-	return false
+func isUpgrade(r *message.Request) bool {
+	to := r.Fields.Get("upgrade")
+	return r.Version == message.HTTP11 && to != "" && !message.Is(to, "h2c") && r.Fields.HasToken("connection", "upgrade")
 }

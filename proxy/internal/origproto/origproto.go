@@ -3,10 +3,7 @@
 // adds it is a proxy, and the proxy at the other end takes it off.
 package origproto
 
-import (
-	"net/http"
-	"strings"
-)
+import "strings"
 
 // Name is the header's name, in Go's canonical spelling.
 const Name = "L5d-Orig-Proto"
@@ -49,14 +46,18 @@ func Parse(value string) (Proto, bool) {
 	return p, true
 }
 
+// header is message.Fields or an http.Header.
+type header interface {
+	Values(name string) []string
+	Set(name, value string)
+	Del(name string)
+}
+
 // Take removes the header and returns what it said. An unknown value is removed
 // too and reported as absent.
-func Take(h http.Header) (Proto, bool) {
-	values, found := h[Name]
-	if !found {
-		return Proto{}, false
-	}
-	delete(h, Name)
+func Take(h header) (Proto, bool) {
+	values := h.Values(Name)
+	h.Del(Name)
 	if len(values) == 0 {
 		return Proto{}, false
 	}
@@ -64,4 +65,4 @@ func Take(h http.Header) (Proto, bool) {
 }
 
 // Set writes the header, replacing one that a client may have sent.
-func Set(h http.Header, p Proto) { h[Name] = []string{p.String()} }
+func Set(h header, p Proto) { h.Set(Name, p.String()) }

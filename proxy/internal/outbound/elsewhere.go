@@ -13,13 +13,13 @@ import (
 // client gets it at once, as in Linkerd. safe says that the request may be sent
 // twice.
 func (x *exchange) elsewhere(t *try, m *member, moves int, safe bool) fate.Fate {
-	f := fate.Take(t.res.Header)
+	f := fate.Take(&t.res.Fields)
 	switch {
 	case f == "" || !t.lease.Client.Meshed(): // anybody may write a header
 		return ""
 	case f == fate.Lost && !safe:
 		return ""
-	case moves >= maxMoves || !x.again() || x.r.Context().Err() != nil || x.pool == nil || !x.pool.Hope(m):
+	case moves >= maxMoves || !x.again() || x.gone() || x.pool == nil || !x.pool.Hope(m):
 		return ""
 	}
 	verdict := balance.Failure
@@ -27,8 +27,7 @@ func (x *exchange) elsewhere(t *try, m *member, moves int, safe bool) fate.Fate 
 		verdict = balance.Neutral
 		m.Gone()
 	}
-	_ = t.res.Body.Close()
-	t.cancel()
-	t.end(tell.End{Status: t.res.StatusCode}, verdict)
+	t.answer.Drop()
+	t.end(tell.End{Status: t.res.Status}, verdict)
 	return f
 }

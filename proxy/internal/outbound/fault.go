@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/explicit"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 )
 
@@ -28,7 +29,6 @@ var (
 	errInvalid         = errors.New("invalid client policy configuration")
 	errNoRoute         = errors.New("no route")
 	errRequireID       = errors.New("require-id: the endpoint has another identity, or none")
-	errStatus          = errors.New("the endpoint's answer has an impossible status")
 	errConnect2        = errors.New("CONNECT is understood over HTTP/1.1 only")
 )
 
@@ -40,7 +40,7 @@ type fault struct {
 	close   bool   // the client's connection is given up too
 	label   string // of outbound_http_errors_total
 	short   string // of the route families' error label
-	headers http.Header
+	headers message.Fields
 }
 
 // noDispatcher is a backend that nothing can be sent to.
@@ -73,7 +73,7 @@ func faultOf(err error) fault {
 	switch {
 	case errors.As(err, &ours):
 		return ours.fault
-	case is(explicit.ErrOriginForm), is(explicit.ErrScheme), is(explicit.ErrAuthority), is(errConnect2), is(errBody):
+	case is(explicit.ErrOriginForm), is(explicit.ErrScheme), is(explicit.ErrAuthority), is(errConnect2), is(relay.ErrBody):
 		return bad(400, codes.InvalidArgument, true, "unexpected", "UNKNOWN")
 	case is(balance.ErrFailfast):
 		return bad(504, codes.DeadlineExceeded, true, "failfast", "FAIL_FAST")
@@ -104,42 +104,32 @@ func faultOf(err error) fault {
 	return bad(502, codes.Unavailable, true, "i/o", "IO")
 }
 
-// write answers with the fault. A gRPC client is told in gRPC's words.
-func (f fault) write(w http.ResponseWriter, r *http.Request, informational bool) {
-	h := w.Header()
-	clear(h)
-	maps.Copy(h, f.headers)
-	h["Date"] = nil // nobody's clock made this response
-	h.Set("Content-Length", "0")
-	message := printable(f.message)
-	if informational && message != "" {
-		h.Set("L5d-Proxy-Error", message)
+// response is the fault as an answer. A gRPC client is told in gRPC's words.
+func (f fault) response(r *message.Request, informational bool) *message.Response { //nolint:revive // a setting of the proxy
+	res := &message.Response{Version: r.Version, Status: f.status, Fields: f.headers.Clone(6)}
+	h := &res.Fields
+	h.Add("Content-Length", "0")
+	text := printable(f.message)
+	if informational && text != "" {
+		h.Add("L5d-Proxy-Error", text)
 	}
 	if f.close {
-		// Over HTTP/2, net/http makes a graceful GOAWAY of this and does not send it.
-		h.Set("Connection", "close")
+		h.Add("Connection", "close") // over HTTP/2 it becomes a graceful GOAWAY
 		if informational {
-			h.Set("L5d-Proxy-Connection", "close")
+			h.Add("L5d-Proxy-Connection", "close")
 		}
 	}
-	if r.ProtoMajor == 2 && isGRPC(r) {
-		h.Set("Content-Type", "application/grpc")
-		h.Set("Grpc-Status", strconv.Itoa(int(f.code)))
-		if informational && message != "" {
-			h.Set("Grpc-Message", percent(message))
+	if r.Version == message.HTTP2 && r.GRPC() {
+		res.Status = http.StatusOK
+		h.Add("Content-Type", "application/grpc")
+		h.Add("Grpc-Status", strconv.Itoa(int(f.code)))
+		if informational && text != "" {
+			h.Add("Grpc-Message", percent(text))
 		}
-		w.WriteHeader(http.StatusOK)
-		return
+	} else if res.Status < 200 {
+		res.Status = http.StatusInternalServerError
 	}
-	status := f.status
-	if status < 200 {
-		status = http.StatusInternalServerError
-	}
-	w.WriteHeader(status)
-}
-
-func isGRPC(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+	return res
 }
 
 // printable is a header value that says it, or says that it cannot.

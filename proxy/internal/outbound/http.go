@@ -3,18 +3,18 @@ package outbound
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/explicit"
+	"github.com/weftmesh/weft/proxy/internal/h2"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
-	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -26,140 +26,75 @@ type client struct {
 	release  func()
 }
 
-// handed is a connection on its way to the HTTP server.
-type handed struct {
-	*strict.Conn
-	client *client
-	once   sync.Once
-}
-
-func (h *handed) done() { h.once.Do(h.client.release) }
-
-// queue is the listener of the HTTP server: connections come from serve, once it
-// is known that they are HTTP.
-type queue struct {
-	conns chan net.Conn
-	stop  chan struct{}
-	once  sync.Once
-	addr  net.Addr
-}
-
-func newQueue(addr net.Addr) *queue {
-	return &queue{conns: make(chan net.Conn), stop: make(chan struct{}), addr: addr}
-}
-
-func (q *queue) Accept() (net.Conn, error) {
-	select {
-	case c := <-q.conns:
-		return c, nil
-	case <-q.stop:
-		return nil, net.ErrClosed
-	}
-}
-
-func (q *queue) Close() error {
-	q.once.Do(func() { close(q.stop) })
-	return nil
-}
-
-func (q *queue) Addr() net.Addr { return q.addr }
-
-// hand gives a connection to the HTTP server, which closes it when it is done.
+// hand has a connection served as HTTP, on a goroutine of its own, which closes it
+// and releases the client when it is done.
 func (o *Outbound) hand(conn net.Conn, c *client) {
-	h := &handed{Conn: strict.Wrap(conn), client: c}
-	select {
-	case o.queue.conns <- h:
-	case <-o.queue.stop:
-		_ = conn.Close()
-		h.done()
-	}
+	go func() {
+		defer c.release()
+		defer o.survive(conn, func() {})
+		o.door.Serve(conn, door.Either, func(m message.Client) { o.handle(m, c) })
+	}()
 }
 
-// newServer is net/http's server as a transparent proxy needs it: it adds no
-// timeout and no header that the application did not ask for.
-func (o *Outbound) newServer(cfg config.Config) *http.Server {
-	p := new(http.Protocols)
-	p.SetHTTP1(true)
-	p.SetUnencryptedHTTP2(true)
+// newDoor serves HTTP as a transparent proxy does: it adds no timeout that the
+// application did not ask for (complaint E5).
+func (o *Outbound) newDoor(cfg config.Config) *door.Door {
 	s := cfg.Outbound.Server
 	windows := s.Windows
 	if windows.Conn == 0 {
 		windows = cfg.HTTP2
 	}
-	return &http.Server{ //nolint:gosec // a transparent proxy adds no timeout of its own (complaint E5)
-		Handler:                      http.HandlerFunc(o.handle),
-		Protocols:                    p,
-		DisableGeneralOptionsHandler: true,
-		MaxHeaderBytes:               256 << 10,
-		ErrorLog:                     slog.NewLogLogger(o.log.Handler(), slog.LevelDebug),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, clientKey{}, c.(*handed).client)
+	return door.New(door.Config{
+		HTTP2: h2.Config{
+			StreamWindow: windows.Stream, ConnWindow: windows.Conn,
+			MaxFrame: s.MaxFrameSize, MaxStreams: s.MaxConcurrentStreams, MaxList: s.MaxHeaderListSize,
+			KeepaliveInterval: s.KeepaliveInterval, KeepaliveTimeout: s.KeepaliveTimeout,
 		},
-		ConnState: func(c net.Conn, state http.ConnState) {
-			if state == http.StateHijacked {
-				c.(*handed).Hijacked()
-			}
-			if state == http.StateClosed || state == http.StateHijacked {
-				c.(*handed).done()
-			}
-		},
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          int(s.MaxConcurrentStreams),
-			MaxReadFrameSize:              int(s.MaxFrameSize),
-			MaxReceiveBufferPerConnection: int(windows.Conn), MaxReceiveBufferPerStream: int(windows.Stream),
-			SendPingTimeout: s.KeepaliveInterval, PingTimeout: s.KeepaliveTimeout,
-		},
-	}
+		Log: o.log,
+	})
 }
-
-type clientKey struct{}
 
 // exchange is one request of a client.
 type exchange struct {
+	message.Client
 	o         *Outbound
-	w         http.ResponseWriter
-	r         *http.Request
+	r         *message.Request
 	client    *client
 	stack     *stack
 	rule      *rule
 	authority string
 	grpc      bool
-	body      *replay // nil if there is none
-	pool      *pool   // of the last attempt
+	body      *relay.Replay // nil if there is none
+	guard     relay.Guard   // ends what is under way when the client goes or time is up
+	pool      *pool         // of the last attempt
 	began     time.Time
 }
 
 // handle carries one request.
-func (o *Outbound) handle(w http.ResponseWriter, r *http.Request) {
-	c, _ := r.Context().Value(clientKey{}).(*client)
-	if c == nil { // an HTTP/2 request lost its connection's context: cannot be served safely
-		faultOf(errInvalid).write(w, r, true)
-		return
-	}
-	x := &exchange{o: o, w: w, r: r, client: c, began: time.Now(), grpc: isGRPC(r)}
-	if r.ProtoMajor == 1 {
-		// A server may answer before it has the whole request, and we with it.
-		_ = http.NewResponseController(w).EnableFullDuplex()
-	}
+func (o *Outbound) handle(m message.Client, c *client) {
+	r := m.Request()
+	x := &exchange{Client: m, o: o, r: r, client: c, began: time.Now(), grpc: r.GRPC()}
 	t, release, err := x.target()
 	if err != nil {
 		x.fail(err)
 		return
 	}
 	defer release()
-	if c.explicit && r.Method == http.MethodConnect {
+	if c.explicit && r.Method == "CONNECT" {
 		x.connect(t)
 		return
 	}
-	x.authority = r.Host
+	x.authority = r.Authority
 	if x.authority == "" {
 		x.authority = t.to.String()
 	}
-	if x.stack, err = t.now(r.Context()); err != nil {
-		x.fail(err)
-		return
+	if x.stack = t.stack.Load(); x.stack == nil {
+		x.stack, err = t.now(x.Context())
 	}
-	if err := x.serve(); err != nil {
+	if err == nil {
+		err = x.serve()
+	}
+	if err != nil {
 		x.fail(err)
 	}
 }
@@ -167,18 +102,20 @@ func (o *Outbound) handle(w http.ResponseWriter, r *http.Request) {
 // target is where the request goes: where its connection does, or where it says.
 func (x *exchange) target() (*target, func(), error) {
 	c, r := x.client, x.r
-	if override := r.Header.Get("L5d-Dst-Override"); override != "" && x.o.deps.Config.Ingress {
-		to, err := explicit.Authority(override, 80)
-		if err != nil {
-			return nil, nil, err
+	if x.o.deps.Config.Ingress {
+		if override := r.Fields.Get("l5d-dst-override"); override != "" {
+			to, err := explicit.Authority(override, 80)
+			if err != nil {
+				return nil, nil, err
+			}
+			r.Fields.Del("l5d-dst-override")
+			return x.o.target(to)
 		}
-		r.Header.Del("L5d-Dst-Override")
-		return x.o.target(to)
 	}
 	if c.target != nil {
 		return c.target, func() {}, nil
 	}
-	if r.Method == http.MethodConnect && r.ProtoMajor != 1 {
+	if r.Method == "CONNECT" && r.Version == message.HTTP2 {
 		return nil, nil, errConnect2
 	}
 	to, err := explicit.Request(r)
@@ -199,7 +136,7 @@ func (x *exchange) serve() error {
 		return errLimit
 	}
 	routes := x.stack.http1
-	if x.r.ProtoMajor == 2 {
+	if x.r.Version == message.HTTP2 {
 		routes = x.stack.http2
 	}
 	_, found := resolve.Select(routes, hostOnly(x.authority), x.r)
@@ -210,10 +147,14 @@ func (x *exchange) serve() error {
 	return x.send()
 }
 
+// gone reports whether the client has left.
+func (x *exchange) gone() bool { return errors.Is(x.guard.Err(), message.ErrGone) }
+
 // fail answers with an error, and counts it.
 func (x *exchange) fail(err error) {
-	if errors.Is(err, context.Canceled) && x.r.Context().Err() != nil {
-		panic(http.ErrAbortHandler) // nobody listens
+	if x.gone() || errors.Is(err, message.ErrGone) || errors.Is(err, context.Canceled) && x.Context().Err() != nil {
+		x.Break(message.ErrGone) // nobody listens
+		return
 	}
 	f := faultOf(err)
 	if f.label != "" {
@@ -225,7 +166,22 @@ func (x *exchange) fail(err error) {
 	if x.rule != nil {
 		x.rule.tell.end(time.Since(x.began), 0, "", f.short)
 	}
-	f.write(x.w, x.r, !x.o.deps.Config.HideInformational)
+	if reset, ok := errors.AsType[*h2.ResetError](err); ok && x.r.Version == message.HTTP2 {
+		x.Break(reset) // what the peer said of the stream is said of this one
+		return
+	}
+	x.answer(f)
+}
+
+// answer says the fault to the client.
+func (x *exchange) answer(f fault) {
+	err := x.Respond(f.response(x.r, !x.o.deps.Config.HideInformational))
+	if err == nil {
+		err = x.Finish(nil)
+	}
+	if err != nil {
+		x.Break(err)
+	}
 }
 
 // hostOnly is an authority without its port.

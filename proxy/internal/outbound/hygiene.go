@@ -1,84 +1,91 @@
 package outbound
 
 import (
-	"maps"
-	"net/http"
-	"net/textproto"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
-	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
-// hop are the headers that are about one connection (RFC 9110 §7.6.1).
-var hop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Upgrade", "Transfer-Encoding", "Proxy-Authenticate", "Proxy-Authorization"}
+// hop reports whether a header is about one connection (RFC 9110 §7.6.1).
+func hop(name string) bool {
+	switch len(name) {
+	case 2:
+		return message.Is(name, "te")
+	case 7:
+		return message.Is(name, "upgrade")
+	case 10:
+		return message.Is(name, "connection") || message.Is(name, "keep-alive")
+	case 16:
+		return message.Is(name, "proxy-connection")
+	case 17:
+		return message.Is(name, "transfer-encoding")
+	case 18:
+		return message.Is(name, "proxy-authenticate")
+	case 19:
+		return message.Is(name, "proxy-authorization")
+	}
+	return false
+}
 
 // strip removes what is not to be passed on: the headers of this hop, and those
-// named by Connection.
-func strip(h http.Header) {
-	for _, line := range h["Connection"] {
+// named by Connection, but for what frames a message or names its host.
+func strip(f *message.Fields) {
+	// TE may only say that trailers are welcome, over HTTP/2 nothing else.
+	trailers := f.HasToken("te", "trailers")
+	for _, line := range f.Values("connection") {
 		for name := range strings.SplitSeq(line, ",") {
-			if name = textproto.TrimString(name); name != "" && !strings.EqualFold(name, "te") {
-				h.Del(name)
+			name = strings.Trim(name, " \t")
+			if name != "" && !hop(name) && !message.Is(name, "close") && !message.Is(name, "host") && !message.Is(name, "content-length") {
+				f.Del(name)
 			}
 		}
 	}
-	for _, name := range hop {
-		delete(h, name)
-	}
-	// TE may only say that trailers are welcome, over HTTP/2 nothing else.
-	if te, found := h["Te"]; found {
-		delete(h, "Te")
-		if httpguts.HeaderValuesContainsToken(te, "trailers") {
-			h["Te"] = []string{"trailers"}
-		}
+	f.DelFunc(hop)
+	if trailers {
+		f.Add("Te", "trailers")
 	}
 }
 
 // upgrade is the protocol that a message changes to, "" if to none. HTTP/2 over
 // cleartext is not taken for an upgrade (spec/proxy.md §9.4).
-func upgrade(h http.Header) string {
-	if !httpguts.HeaderValuesContainsToken(h["Connection"], "Upgrade") {
-		return ""
-	}
-	to := h.Get("Upgrade")
-	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(to)), "h2c") {
+func upgrade(f message.Fields) string {
+	to := f.Get("upgrade")
+	if to == "" || !f.HasToken("connection", "upgrade") || strings.HasPrefix(strings.ToLower(strings.TrimSpace(to)), "h2c") {
 		return ""
 	}
 	return to
 }
 
-// requestHeaders makes the headers that an endpoint gets.
-func requestHeaders(from http.Header) http.Header {
-	h := from.Clone()
-	to := upgrade(h)
+// requestFields makes the headers that an endpoint gets.
+func requestFields(from message.Fields) message.Fields {
+	f := from.Clone(4)
+	to := upgrade(f)
 	if to == "" {
-		h.Del("Http2-Settings")
+		f.Del("http2-settings")
 	}
-	strip(h)
+	strip(&f)
 	if to != "" {
-		h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{to}
+		f.Add("Connection", "Upgrade")
+		f.Add("Upgrade", to)
 	}
-	for _, name := range []string{"L5d-Require-Id", "L5d-Orig-Proto"} {
-		delete(h, name)
-	}
-	if _, found := h["User-Agent"]; !found {
-		h["User-Agent"] = nil // or net/http adds its own
-	}
-	return h
+	f.DelFunc(func(name string) bool {
+		return len(name) == 14 && (message.Is(name, "l5d-require-id") || message.Is(name, "l5d-orig-proto"))
+	})
+	return f
 }
 
-// responseHeaders makes the headers that the client gets.
-func responseHeaders(to http.Header, from http.Header) {
-	maps.Copy(to, from)
-	strip(to)
-	for _, name := range []string{"L5d-Proxy-Error", "L5d-Proxy-Connection", "L5d-Orig-Proto", fate.Name} {
-		delete(to, name)
-	}
-	for _, name := range []string{"Date", "Content-Type"} {
-		if _, found := to[name]; !found {
-			to[name] = nil // or net/http adds its own
+// responseFields makes the headers that the client gets.
+func responseFields(f *message.Fields) {
+	strip(f)
+	f.DelFunc(func(name string) bool {
+		switch len(name) {
+		case 14:
+			return message.Is(name, "l5d-orig-proto")
+		case 15:
+			return message.Is(name, "l5d-proxy-error")
+		case 20:
+			return message.Is(name, "l5d-proxy-connection")
 		}
-	}
+		return false
+	})
 }

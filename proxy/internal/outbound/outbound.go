@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
@@ -62,8 +62,7 @@ type Outbound struct {
 	endpoints endpoint.Deps
 	targets   *shelf[*target]
 	pools     *shelf[*pool]
-	server    *http.Server
-	queue     *queue
+	door      *door.Door
 }
 
 // New binds the listeners, so that a busy port fails the start; nothing is
@@ -90,8 +89,7 @@ func New(deps Deps) (*Outbound, error) {
 	}
 	o.targets = newShelf(idle(cfg.Outbound), maxTargets, func(t *target) { t.cancel() })
 	o.pools = newShelf(idle(cfg.Outbound), maxPools, o.closePool)
-	o.server = o.newServer(cfg)
-	o.queue = newQueue(o.listeners[0].Addr())
+	o.door = o.newDoor(cfg)
 	return o, nil
 }
 
@@ -179,13 +177,12 @@ func (o *Outbound) Run(ctx context.Context) error {
 			_ = l.Close()
 		}
 	}()
-	go func() { _ = o.server.Serve(o.queue) }() // ends with the shutdown below
 	var g errgroup.Group
 	for _, l := range o.listeners {
 		g.Go(func() error { return o.accept(ctx, l) })
 	}
 	err := g.Wait()
-	go o.closeServer()
+	o.door.Shutdown() // requests end, idle connections go
 	return err
 }
 
@@ -193,7 +190,7 @@ func (o *Outbound) Run(ctx context.Context) error {
 // has taken too long, and after it.
 func (o *Outbound) Close() {
 	o.end()
-	_ = o.server.Close()
+	o.door.Close()
 	o.targets.empty()
 	o.pools.empty()
 }

@@ -1,93 +1,55 @@
 package outbound
 
 import (
-	"context"
-	"errors"
-	"io"
-	"maps"
-	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
-	"github.com/weftmesh/weft/proxy/internal/strict"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // outgoing makes the request for an endpoint, new for each attempt.
-func (x *exchange) outgoing() *http.Request {
-	r := x.r
-	out := &http.Request{
-		Method: r.Method, Host: x.authority, Header: requestHeaders(r.Header), ContentLength: r.ContentLength,
-		URL:   &url.URL{Scheme: "http", Host: x.authority, Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery},
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Trailer: r.Trailer, // filled in when the body has been read
+func (x *exchange) outgoing() *message.Request {
+	out := *x.r
+	out.Fields = requestFields(x.r.Fields)
+	out.Authority = x.authority
+	if x.client.explicit && out.Fields.Has("host") {
+		out.Fields.Set("host", x.authority) // RFC 9112 §3.2.2
 	}
-	// As the client wrote it, where Go's URL would write it otherwise.
-	if path := strict.Path(r); strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") || path == "*" {
-		out.URL.Opaque = path
+	out.Absolute, out.Scheme = false, ""
+	if x.body == nil {
+		out.Length = 0
 	}
-	if x.body != nil {
-		out.Body = x.body.reader()
-	} else {
-		out.ContentLength = 0
-		if r.ContentLength == 0 && r.Header.Get("Content-Length") != "" {
-			out.Body = http.NoBody
-		}
-	}
-	return out
+	return &out
 }
 
-// hinted passes interim responses (103 Early Hints) on as they come.
-func (x *exchange) hinted(out *http.Request) *http.Request {
-	if x.r.ProtoMajor == 1 && x.r.ProtoMinor == 0 {
-		return out // HTTP/1.0 knows none
-	}
-	var mu sync.Mutex
-	hints := 0
-	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-		if code == http.StatusContinue || code == http.StatusSwitchingProtocols {
-			return nil // ours to say to the client, or the end of the exchange
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if out.Context().Err() != nil {
-			return nil
-		}
-		if hints++; hints > maxInterim {
-			return errStatus
-		}
-		h := x.w.Header()
-		responseHeaders(h, http.Header(header))
-		x.w.WriteHeader(code)
-		clear(h)
-		return nil
-	}}
-	return out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
+// hint passes interim responses (103 Early Hints) on as they come.
+func (x *exchange) hint(res *message.Response) error {
+	responseFields(&res.Fields)
+	return x.Interim(res)
 }
 
 // filter applies filters to a request; an error is the answer in place of a
 // response.
-func (x *exchange) filter(filters []resolve.Filter, out *http.Request) error {
+func (x *exchange) filter(filters []resolve.Filter, out *message.Request) error {
 	for _, f := range filters {
 		switch {
 		case f.Request != nil:
-			f.Request.Apply(out.Header)
-			if host := out.Header.Get("Host"); host != "" {
-				out.Host = host
-				out.Header.Del("Host")
+			before := out.Fields.Get("host")
+			f.Request.Apply(&out.Fields)
+			if host := out.Fields.Get("host"); host != before && host != "" {
+				out.Authority = host
 			}
 		case f.Fail != nil && random() < f.Fail.Ratio:
 			return failed(f.Fail)
 		case f.Redirect != nil:
 			if to, ok := f.Redirect.To(x.r, x.authority, x.prefix()); ok {
-				return &answered{fault{status: f.Redirect.Status, code: 5, headers: http.Header{"Location": {to}}}}
+				return &answered{fault{status: f.Redirect.Status, code: 5, headers: message.Fields{{Name: "Location", Value: to}}}}
 			}
 		}
 	}
@@ -96,7 +58,7 @@ func (x *exchange) filter(filters []resolve.Filter, out *http.Request) error {
 
 func (x *exchange) prefix() string {
 	for _, m := range x.rule.Matches {
-		if m.PathKind == resolve.PathPrefix && strings.HasPrefix(x.r.URL.Path, m.Path) {
+		if m.PathKind == resolve.PathPrefix && strings.HasPrefix(x.r.Path(), m.Path) {
 			return m.Path
 		}
 	}
@@ -104,69 +66,59 @@ func (x *exchange) prefix() string {
 }
 
 // respond gives the response to the client, byte by byte as it comes.
-func (x *exchange) respond(ctx context.Context, t *try) error {
-	defer t.cancel()
+func (x *exchange) respond(t *try) error {
 	res := t.res
-	defer func() { _ = res.Body.Close() }()
 	switch {
-	case res.StatusCode == http.StatusSwitchingProtocols && upgrade(x.r.Header) != "":
+	case x.r.Version != message.HTTP2 && (res.Status == 101 && upgrade(x.r.Fields) != "" || x.r.Method == "CONNECT" && res.Status/100 == 2):
 		return x.switched(t)
-	case res.StatusCode < 200 || res.StatusCode > 999:
+	case res.Status < 200:
+		t.answer.Drop()
 		t.end(tell.End{Error: "IO"}, balance.Failure)
-		return errStatus // a switch that nobody asked for, or no status at all
+		return relay.ErrStatus // a switch that nobody asked for
 	}
-	h := x.w.Header()
-	clear(h)
-	responseHeaders(h, res.Header)
+	responseFields(&res.Fields)
 	for _, filters := range [][]resolve.Filter{x.rule.Filters, t.backend.Filters} {
 		for _, f := range filters {
 			if f.Response != nil {
-				f.Response.Apply(h)
+				f.Response.Apply(&res.Fields)
 			}
 		}
 	}
-	declared := slices.Sorted(maps.Keys(res.Trailer))
-	if len(declared) > 0 {
-		h["Trailer"] = declared
-	}
-	x.w.WriteHeader(res.StatusCode)
-	err := x.copy(t)
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	err := x.Respond(res)
 	if err == nil {
-		for name, values := range res.Trailer {
-			if !slices.Contains(declared, name) {
-				name = http.TrailerPrefix + name
-			}
-			h[name] = values
-		}
+		err = relay.Pass(x, t.body, res.Length, t.lease.FirstByte)
+	}
+	if why := x.guard.Err(); err != nil && why != nil {
+		err = why
 	}
 	x.finish(t, err)
 	if err != nil {
 		// The head is out: breaking off is the only honest end.
-		panic(http.ErrAbortHandler)
+		t.answer.Drop()
+		x.Break(err)
+		return nil
 	}
+	t.answer.Close()
 	return nil
 }
 
 // finish counts the end of an exchange that had a response.
 func (x *exchange) finish(t *try, err error) {
-	e := tell.End{Status: t.res.StatusCode, Success: t.res.StatusCode < 500}
+	e := tell.End{Status: t.res.Status, Success: t.res.Status < 500}
 	if x.grpc {
-		e.GRPC = t.res.Header.Get("Grpc-Status")
+		e.GRPC = t.res.Fields.Get("grpc-status")
 		if e.GRPC == "" {
-			e.GRPC = t.res.Trailer.Get("Grpc-Status")
+			e.GRPC = t.body.Trailer().Get("grpc-status")
 		}
 		// Without a status it is UNKNOWN by name, but no failure (spec/proxy.md §6.7).
-		e.Success = !slices.Contains([]string{"2", "4", "7", "13", "14", "15"}, e.GRPC)
+		e.Success = !slices.Contains(grpcFailures, e.GRPC)
 		if e.GRPC == "" {
 			e.GRPC = "2"
 		}
 	}
 	verdict := balance.Success
 	switch {
-	case err != nil && x.r.Context().Err() != nil:
+	case err != nil && x.leftBy(err):
 		e.Error, verdict = "CANCEL", balance.Neutral
 		e.Success = false
 	case err != nil:
@@ -174,54 +126,19 @@ func (x *exchange) finish(t *try, err error) {
 	case !e.Success:
 		verdict = balance.Failure
 	}
-	if t.res.StatusCode == http.StatusTooManyRequests || e.GRPC == "8" {
+	if t.res.Status == 429 || e.GRPC == "8" {
 		verdict = balance.Limited
 	}
 	t.end(e, verdict)
 	x.rule.tell.end(time.Since(x.began), e.Status, e.GRPC, e.Error)
 }
 
+var grpcFailures = []string{"2", "4", "7", "13", "14", "15"}
+
+// leftBy reports whether an error in the middle of a response is the client's.
+func (x *exchange) leftBy(err error) bool {
+	return x.gone() || x.guard.Err() == nil && !isRead(err)
+}
+
 // chunks are the copy buffers, in bytes: a TLS record.
 var chunks = sync.Pool{New: func() any { return new([16 << 10]byte) }}
-
-// copy passes the body on. Each piece goes out as it comes; only the last of a
-// known length is left to the server, which sends it with the end.
-func (x *exchange) copy(t *try) error {
-	if t.res.Body == http.NoBody {
-		t.lease.FirstByte()
-		return nil
-	}
-	flush := http.NewResponseController(x.w).Flush
-	chunk := chunks.Get().(*[16 << 10]byte)
-	defer chunks.Put(chunk)
-	left := t.res.ContentLength
-	if left < 0 {
-		// The head must not wait for a body that may be long in coming. (With a length
-		// of none, it must: a response that ends with its head stays one.)
-		if err := flush(); err != nil {
-			return err
-		}
-	}
-	for {
-		n, err := t.res.Body.Read(chunk[:])
-		if n > 0 {
-			t.lease.FirstByte()
-			if _, werr := x.w.Write(chunk[:n]); werr != nil {
-				return werr
-			}
-			left -= int64(n)
-			if left != 0 {
-				if werr := flush(); werr != nil {
-					return werr
-				}
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			t.lease.FirstByte()
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -12,6 +11,8 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -26,44 +27,50 @@ const (
 
 // try is one attempt: its response and what must be told at its end.
 type try struct {
-	res     *http.Response
+	answer  *relay.Answer
+	res     *message.Response
+	body    message.Body // of the answer; what was looked at is still in it
+	guard   relay.Guard
 	lease   *lease
 	backend *backend
 	call    tell.Call
 	began   time.Time
-	cancel  context.CancelFunc
 }
 
 // send tries until there is a response to give, and gives it.
 func (x *exchange) send() error {
-	ctx, cancel := context.WithCancelCause(x.r.Context())
-	defer cancel(nil)
-	limits := x.rule.Timeouts
+	x.Guard(&x.guard)
+	defer x.Guard(nil)
+	ctx, limits := x.Context(), x.rule.Timeouts
+	stop := x.guard.Abort
+	if limits.Request > 0 || limits.Response > 0 {
+		within, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		ctx, stop = within, func(err error) { cancel(err); x.guard.Abort(err) }
+	}
 	if limits.Request > 0 {
-		defer time.AfterFunc(limits.Request, func() { cancel(errRequestTimeout) }).Stop()
+		defer time.AfterFunc(limits.Request, func() { stop(errRequestTimeout) }).Stop()
 	}
 	sent := func() {}
 	if limits.Response > 0 {
-		timer := time.AfterFunc(1<<62, func() { cancel(errResponseTimeout) })
+		timer := time.AfterFunc(1<<62, func() { stop(errResponseTimeout) })
 		defer timer.Stop()
 		sent = func() { timer.Reset(limits.Response) }
 	}
-	if empty(x.r) {
+	if body := x.Body(); body == nil {
 		sent()
-	} else if x.r.Method != http.MethodConnect {
-		x.body = newReplay(x.r.Body, max(minReplay, x.rule.Retry.MaxBytes), sent)
-		if x.r.ProtoMajor == 1 { // the server takes the connection back when we return
-			defer x.body.end(func(t time.Time) { _ = http.NewResponseController(x.w).SetReadDeadline(t) })
-		}
-	}
-	if x.r.Method == http.MethodConnect {
-		return x.proxied(ctx)
+	} else {
+		x.body = relay.NewReplay(body, max(minReplay, x.rule.Retry.MaxBytes), sent)
+		defer x.body.End()
 	}
 	t, err := x.attempts(ctx)
+	if why := x.guard.Err(); err != nil && why != nil {
+		err = why
+	}
 	if err != nil {
 		return err
 	}
-	return x.respond(ctx, t)
+	return x.respond(t)
 }
 
 // attempts returns the response that counts. Two kinds of trying again are kept
@@ -74,7 +81,7 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	var deadline time.Time // of moving
 	retries, moves := 0, 0
 	resent := false // once, after a connection broke under it
-	safe := x.body == nil && slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace}, x.r.Method)
+	safe := x.body == nil && x.r.Safe()
 	for {
 		t, m, err := x.attempt(ctx, avoid, deadline, retries < x.rule.Retry.Limit)
 		if err == nil {
@@ -128,11 +135,11 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.rule.tell.labels).Inc() }
 
 // again reports whether the request can be sent once more.
-func (x *exchange) again() bool { return x.body == nil || x.body.again() }
+func (x *exchange) again() bool { return x.body == nil || x.body.Again() }
 
 // moves reports whether the request may go to another endpoint.
 func (x *exchange) moves(err error, m *member, moves int) bool {
-	if m == nil || moves >= maxMoves || !endpoint.Unsent(err) || !x.again() || x.r.Context().Err() != nil {
+	if m == nil || moves >= maxMoves || !endpoint.Unsent(err) || !x.again() || x.guard.Err() != nil {
 		return false
 	}
 	var dial *endpoint.DialError
@@ -148,7 +155,7 @@ func (x *exchange) moves(err error, m *member, moves int) bool {
 // seen. Only what may be done twice is then done again (RFC 9110 §9.2.2).
 func lost(err error) bool {
 	var d *endpoint.DialError
-	return !errors.As(err, &d) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
+	return !errors.As(err, &d) && !errors.Is(err, message.ErrGone) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, errRequestTimeout) && !errors.Is(err, errResponseTimeout) && !errors.Is(err, errHeadersTimeout) &&
 		!errors.Is(err, balance.ErrFailfast) && !errors.Is(err, balance.ErrFull) && !errors.Is(err, errShed) && faultOf(err).short == "IO"
 }
@@ -206,18 +213,19 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 		return nil, nil, err
 	}
 	t := &try{lease: l, backend: b, began: time.Now()}
-	tryCtx, cancel := context.WithCancelCause(ctx)
-	t.cancel = func() { cancel(nil) }
-	var headers *time.Timer
+	x.guard.Set(&t.guard)
 	if more && x.rule.Retry.Timeout > 0 {
-		headers = time.AfterFunc(x.rule.Retry.Timeout, func() { cancel(errHeadersTimeout) })
+		within, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		ctx = within
+		defer time.AfterFunc(x.rule.Retry.Timeout, func() {
+			cancel(errHeadersTimeout)
+			t.guard.Abort(errHeadersTimeout)
+		}).Stop()
 	}
-	t.res, err = x.roundTrip(tryCtx, out, t) //nolint:bodyclose // respond or drop does
-	if headers != nil {
-		headers.Stop()
-	}
-	if err != nil {
-		if broken := x.body.broken(); broken != nil {
+	if err = x.roundTrip(ctx, out, t); err != nil {
+		x.guard.Set(nil)
+		if broken := x.body.Broken(); broken != nil {
 			err = broken // the client's doing, not the endpoint's
 		}
 		t.fail(x, err)
@@ -226,27 +234,37 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 	return t, l.Member, nil
 }
 
-func (x *exchange) roundTrip(ctx context.Context, out *http.Request, t *try) (*http.Response, error) {
+func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) error {
 	ep := t.lease.Client
-	if id := x.r.Header.Get("L5d-Require-Id"); id != "" && (!ep.Meshed() || ep.Identity != id) {
-		return nil, errRequireID
+	if id := x.r.Fields.Get("l5d-require-id"); id != "" && (!ep.Meshed() || ep.Identity != id) {
+		return errRequireID
 	}
 	t.call = ep.Tell(x.authority).Start()
 	t.backend.tell.start()
-	c := endpoint.Call{Request: x.hinted(out.WithContext(ctx)), HTTP2: x.r.ProtoMajor == 2, Minor: x.r.ProtoMinor, Sending: t.lease.Sending}
-	c.Upgrade = x.r.ProtoMajor == 1 && upgrade(x.r.Header) != ""
-	c.Absolute = !x.client.explicit && x.r.ProtoMajor == 1 && x.r.URL.Host != "" && x.r.Method != http.MethodConnect
-	res, err := ep.RoundTrip(c)
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	native := x.r.Version == message.HTTP2
+	a, err := ep.RoundTrip(ctx, endpoint.Call{
+		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.hint, Sending: t.lease.Sending},
+		HTTP2:    native,
+		Upgrade:  !native && (x.r.Method == "CONNECT" || upgrade(x.r.Fields) != ""),
+		Absolute: !x.client.explicit && x.r.Absolute,
+	})
+	switch {
+	case err == nil:
+		t.answer, t.res, t.body = a, a.Response, a.Body
+	case x.guard.Err() != nil:
+		return x.guard.Err()
+	case t.guard.Err() != nil:
+		return t.guard.Err()
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	return res, err
+	return err
 }
 
 // retriable reports whether the route wants this response tried again.
 func (x *exchange) retriable(t *try) bool {
 	want := x.rule.Retry
-	if want.Limit == 0 || !x.again() || x.body != nil && !x.body.finished() {
+	if want.Limit == 0 || !x.again() || x.body != nil && !x.body.Finished() {
 		return false // the answer came before the whole question: it is not about it
 	}
 	if len(want.GRPC) > 0 {
@@ -254,59 +272,62 @@ func (x *exchange) retriable(t *try) bool {
 		return err == nil && slices.Contains(want.GRPC, code)
 	}
 	return slices.ContainsFunc(want.Statuses, func(s resolve.StatusRange) bool {
-		return t.res.StatusCode >= s.Low && t.res.StatusCode <= s.High
+		return t.res.Status >= s.Low && t.res.Status <= s.High
 	})
 }
 
 // peek is the gRPC status, if it is in the headers or if trailers come before
 // any data. What it reads is put back.
 func (t *try) peek() string {
-	if s := t.res.Header.Get("Grpc-Status"); s != "" {
+	if s := t.res.Fields.Get("grpc-status"); s != "" {
 		return s
 	}
-	buf := make([]byte, 512)
-	n, err := t.res.Body.Read(buf)
-	if n > 0 || err != nil && !errors.Is(err, io.EOF) {
-		t.res.Body = &peeked{head: buf[:n], err: err, ReadCloser: t.res.Body}
+	p, err := t.body.Next()
+	if err == nil || !errors.Is(err, io.EOF) {
+		t.body = &peeked{piece: p, err: err, Body: t.body}
 		return ""
 	}
-	return t.res.Trailer.Get("Grpc-Status")
+	return t.body.Trailer().Get("grpc-status")
 }
 
+// peeked is a body whose first piece has been looked at.
 type peeked struct {
-	head []byte
-	err  error
-	io.ReadCloser
+	piece []byte
+	err   error
+	began bool
+	message.Body
 }
 
-func (p *peeked) Read(b []byte) (int, error) {
-	if len(p.head) > 0 {
-		n := copy(b, p.head)
-		p.head = p.head[n:]
-		return n, nil
+func (p *peeked) Next() ([]byte, error) {
+	if !p.began || p.err != nil {
+		p.began = true
+		return p.piece, p.err
 	}
-	if p.err != nil {
-		return 0, p.err
-	}
-	return p.ReadCloser.Read(b)
+	return p.Body.Next()
 }
+
+func (p *peeked) Ready() bool { return !p.began || p.err != nil || p.Body.Ready() }
 
 // drop ends an attempt whose response is not used.
 func (t *try) drop() {
-	grpc := t.res.Header.Get("Grpc-Status")
+	grpc := t.res.Fields.Get("grpc-status")
 	if grpc == "" {
-		grpc = t.res.Trailer.Get("Grpc-Status")
+		grpc = t.body.Trailer().Get("grpc-status")
 	}
-	_ = t.res.Body.Close()
-	t.cancel()
-	t.end(tell.End{Status: t.res.StatusCode, GRPC: grpc, Success: false}, balance.Failure)
+	t.answer.Drop()
+	t.end(tell.End{Status: t.res.Status, GRPC: grpc, Success: false}, balance.Failure)
+}
+
+// isRead reports whether an error is one of reading the response.
+func isRead(err error) bool {
+	_, ok := errors.AsType[*relay.ReadError](err)
+	return ok
 }
 
 // fail ends an attempt without a response.
 func (t *try) fail(x *exchange, err error) {
-	t.cancel()
 	verdict := balance.Failure
-	if endpoint.Unsent(err) || x.r.Context().Err() != nil || errors.Is(err, errRequireID) || errors.Is(err, errBody) {
+	if endpoint.Unsent(err) || x.gone() || errors.Is(err, errRequireID) || errors.Is(err, relay.ErrBody) {
 		verdict = balance.Neutral
 	}
 	f := faultOf(err)

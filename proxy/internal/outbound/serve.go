@@ -1,15 +1,13 @@
 package outbound
 
 import (
-	"bufio"
-	"context"
 	"net"
-	"net/http"
 	"net/netip"
 	"runtime/debug"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -34,8 +32,7 @@ func (o *Outbound) serve(conn *net.TCPConn) {
 	o.hand(counted, &client{addr: peer, explicit: true, release: hold})
 }
 
-// survive keeps one connection's bug from ending all the others. What follows a
-// hand-over is net/http's to survive.
+// survive keeps one connection's bug from ending all the others.
 func (o *Outbound) survive(conn net.Conn, hold func()) {
 	if cause := recover(); cause != nil {
 		o.log.Error("a connection was given up", "client", conn.RemoteAddr().String(), "panic", cause, "stack", string(debug.Stack()))
@@ -114,37 +111,18 @@ func (o *Outbound) drop(conn net.Conn, to resolve.Target, err error) {
 
 // connect answers a CONNECT and carries what follows to its target.
 func (x *exchange) connect(t *target) {
-	if x.r.ProtoMinor == 0 {
-		x.authority = x.r.Host
-		fault{status: http.StatusBadRequest, message: "CONNECT needs HTTP/1.1"}.write(x.w, x.r, !x.o.deps.Config.HideInformational)
-		return
-	}
-	if _, err := t.now(x.r.Context()); err != nil {
+	if _, err := t.now(x.Context()); err != nil {
 		x.fail(err)
 		return
 	}
 	hold := x.o.deps.Drain.Hold()
-	conn, rw, err := http.NewResponseController(x.w).Hijack()
+	conn, err := x.tunnel(&message.Response{Version: message.HTTP11, Status: 200})
 	if err != nil {
 		hold()
-		x.fail(err)
+		x.Break(err)
 		return
 	}
-	if _, err := conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\n")); err != nil {
-		_ = conn.Close()
-		hold()
-		return
-	}
-	x.o.stream(buffered(conn, rw.Reader), t.to, x.client.addr, hold)
-}
-
-// buffered puts what the server has read ahead before the rest.
-func buffered(conn net.Conn, r *bufio.Reader) net.Conn {
-	if n := r.Buffered(); n > 0 {
-		head, _ := r.Peek(n)
-		return detect.Replay(conn, append([]byte(nil), head...))
-	}
-	return conn
+	x.o.stream(conn, t.to, x.client.addr, hold)
 }
 
 func addrOf(a net.Addr) netip.AddrPort {
@@ -153,11 +131,4 @@ func addrOf(a net.Addr) netip.AddrPort {
 		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 	}
 	return netip.AddrPort{}
-}
-
-// closeServer lets requests end and idle connections go.
-func (o *Outbound) closeServer() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.life), time.Hour)
-	defer cancel()
-	_ = o.server.Shutdown(ctx)
 }

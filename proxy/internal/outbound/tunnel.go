@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -125,31 +125,43 @@ func closeWrite(c any) error {
 	return errNoHalf
 }
 
-// switched carries what follows a 101 response.
+// switched carries what follows an answer that leaves HTTP.
 func (x *exchange) switched(t *try) error {
-	peer, ok := t.res.Body.(io.ReadWriteCloser)
-	if !ok || x.r.ProtoMajor != 1 {
-		t.end(tell.End{Status: t.res.StatusCode, Error: "UNKNOWN"}, balance.Neutral)
+	res := t.res
+	peer, ok := t.answer.Tunnel()
+	if !ok {
+		t.answer.Drop()
+		t.end(tell.End{Status: res.Status, Error: "UNKNOWN"}, balance.Neutral)
 		return fmt.Errorf("the endpoint switched protocols unasked")
 	}
+	x.guard.Set(nil)
 	hold := x.o.deps.Drain.Hold()
 	defer hold()
-	conn, rw, err := http.NewResponseController(x.w).Hijack()
-	if err != nil {
-		t.end(tell.End{Status: t.res.StatusCode, Error: "UNKNOWN"}, balance.Neutral)
-		return fmt.Errorf("taking over the connection: %w", err)
+	to := upgrade(res.Fields)
+	responseFields(&res.Fields)
+	res.Fields.Del("content-length") // what follows has no framing
+	if res.Status == 101 {
+		res.Fields.Add("Connection", "Upgrade")
+		res.Fields.Add("Upgrade", to)
 	}
-	h := t.res.Header.Clone()
-	to := upgrade(h)
-	strip(h)
-	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{to}
-	delete(h, "L5d-Proxy-Error")
-	delete(h, "L5d-Proxy-Connection")
-	if writeHead(conn, t.res.StatusCode, h) == nil {
+	conn, err := x.tunnel(res)
+	if err == nil {
 		t.lease.FirstByte()
-		join(buffered(conn, rw.Reader), peer)
+		join(conn, peer)
 	}
-	_ = conn.Close()
+	_ = peer.Close()
 	x.finish(t, nil)
 	return nil
+}
+
+// tunnel sends the head of an answer and takes the client's connection over.
+func (x *exchange) tunnel(res *message.Response) (net.Conn, error) {
+	taker, ok := x.Client.(interface{ Tunnel() (net.Conn, error) })
+	if !ok {
+		return nil, message.ErrAborted
+	}
+	if err := x.Respond(res); err != nil {
+		return nil, err
+	}
+	return taker.Tunnel()
 }

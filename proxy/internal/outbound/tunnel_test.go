@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -25,6 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/header"
 )
 
@@ -339,4 +341,13 @@ func refuse(c net.Conn) {
 			_ = f.WriteGoAway(0, http2.ErrCodeNo, nil)
 		}
 	}
+}
+
+// buffered puts what br has read ahead before the rest.
+func buffered(conn net.Conn, br *bufio.Reader) net.Conn {
+	if n := br.Buffered(); n > 0 {
+		head, _ := br.Peek(n)
+		return detect.Replay(conn, append([]byte(nil), head...))
+	}
+	return conn
 }

@@ -2,10 +2,11 @@ package resolve
 
 import (
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
 // A Filter changes a request or response, or answers in place of the backend.
@@ -35,7 +36,7 @@ type Modify struct {
 type Header struct{ Name, Value string }
 
 // Apply changes h.
-func (m *Modify) Apply(h http.Header) {
+func (m *Modify) Apply(h *message.Fields) {
 	for _, f := range m.Add {
 		h.Add(f.Name, f.Value)
 	}
@@ -58,8 +59,12 @@ type Redirect struct {
 
 // To is where the request is sent: false if that is where it already is, or if
 // the path to be replaced is not there. prefix is what the route matched.
-func (d *Redirect) To(r *http.Request, authority, prefix string) (string, bool) {
-	from := url.URL{Scheme: "http", Host: authority, Path: r.URL.Path, RawQuery: r.URL.RawQuery}
+func (d *Redirect) To(r *message.Request, authority, prefix string) (string, bool) {
+	path, err := url.PathUnescape(r.Path())
+	if err != nil {
+		path = r.Path()
+	}
+	from := url.URL{Scheme: "http", Host: authority, Path: path, RawQuery: r.Query()}
 	to := from
 	if d.Scheme != "" {
 		to.Scheme = d.Scheme

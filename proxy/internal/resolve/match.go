@@ -1,11 +1,12 @@
 package resolve
 
 import (
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
 // A HostMatch is a name, or a suffix of one that stands for any labels before it.
@@ -49,7 +50,7 @@ type Match struct {
 // the number of headers, the number of query parameters, then the order given.
 // (linkerd2-proxy ranks an exact path by its length only; we do as the Gateway
 // API is written.)
-func Select(routes []Route, host string, r *http.Request) (*Route, *Rule) {
+func Select(routes []Route, host string, r *message.Request) (*Route, *Rule) {
 	var bestRoute *Route
 	var bestRule *Rule
 	var best rank
@@ -105,7 +106,7 @@ func rankHost(hosts []HostMatch, host string) (int, bool) {
 	return best, found
 }
 
-func (r *Rule) rank(req *http.Request, query *url.Values) (rank, bool) {
+func (r *Rule) rank(req *message.Request, query *url.Values) (rank, bool) {
 	if len(r.Matches) == 0 {
 		return rank{}, true
 	}
@@ -120,9 +121,9 @@ func (r *Rule) rank(req *http.Request, query *url.Values) (rank, bool) {
 	return best, found
 }
 
-func (m *Match) rank(r *http.Request, query *url.Values) (rank, bool) {
+func (m *Match) rank(r *message.Request, query *url.Values) (rank, bool) {
 	var got rank
-	path := r.URL.Path
+	path := r.Path()
 	switch m.PathKind {
 	case PathExact:
 		if path != m.Path {
@@ -150,13 +151,13 @@ func (m *Match) rank(r *http.Request, query *url.Values) (rank, bool) {
 		got.method = 1
 	}
 	for _, h := range m.Headers {
-		if !slices.ContainsFunc(r.Header.Values(h.Name), h.takes) {
+		if !slices.ContainsFunc(r.Fields.Values(h.Name), h.takes) {
 			return rank{}, false
 		}
 	}
 	got.headers = len(m.Headers)
 	if len(m.Query) > 0 && *query == nil {
-		*query = r.URL.Query()
+		*query, _ = url.ParseQuery(r.Query()) // what cannot be read matches nothing
 	}
 	for _, q := range m.Query {
 		if !slices.ContainsFunc((*query)[q.Name], q.takes) {

@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"testing"
 	"time"
@@ -14,6 +13,8 @@ import (
 	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -216,8 +217,8 @@ func TestSelect(t *testing.T) {
 		{"another host", []Route{route("host", host("y"))}, "GET", "x", "/", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest(tt.method, tt.uri, nil)
-			r.Header.Set("X-A", "1")
+			r := asked(tt.method, tt.uri)
+			r.Fields.Set("X-A", "1")
 			got, _ := Select(tt.routes, tt.host, r)
 			switch {
 			case got == nil && tt.want != "":
@@ -248,11 +249,11 @@ func TestGRPCMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"/a.B/Get": "both", "/a.B/Put": "service", "/a.C/Get": "method", "/a.C/Put": "any"} {
-		if got, _ := Select(h.Routes, "x", httptest.NewRequest(http.MethodPost, path, nil)); got == nil || got.Ref.Name != want {
+		if got, _ := Select(h.Routes, "x", asked(http.MethodPost, path)); got == nil || got.Ref.Name != want {
 			t.Errorf("%s: %v, want %s", path, got, want)
 		}
 	}
-	if got, _ := Select(h.Routes, "x", httptest.NewRequest(http.MethodGet, "/a.B/Get", nil)); got != nil {
+	if got, _ := Select(h.Routes, "x", asked(http.MethodGet, "/a.B/Get")); got != nil {
 		t.Errorf("a GET is taken for gRPC by %v", got.Ref)
 	}
 }
@@ -275,7 +276,7 @@ func TestRedirectTo(t *testing.T) {
 		{"a prefix away", Redirect{Prefix: &empty}, "x", "http://x/b?q"},
 		{"to the same place", Redirect{Host: "x"}, "x", ""},
 	} {
-		got, ok := tt.r.To(httptest.NewRequest("GET", "/a/b?q", nil), tt.authority, "/a")
+		got, ok := tt.r.To(asked("GET", "/a/b?q"), tt.authority, "/a")
 		if ok != (tt.want != "") || ok && got != tt.want {
 			t.Errorf("%s: %q, %v; want %q", tt.name, got, ok, tt.want)
 		}
@@ -283,16 +284,20 @@ func TestRedirectTo(t *testing.T) {
 }
 
 func TestModify(t *testing.T) {
-	h := http.Header{"A": {"1"}, "B": {"1"}, "C": {"1"}}
+	h := message.Fields{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}, {Name: "C", Value: "1"}}
 	m := requestModify(&routepb.RequestHeaderModifier{
 		Add:    &typespb.Headers{Headers: []*typespb.Headers_Header{{Name: "a", Value: []byte("2")}}},
 		Set:    &typespb.Headers{Headers: []*typespb.Headers_Header{{Name: "b", Value: []byte("2")}}},
 		Remove: []string{"c"},
 	})
-	m.Apply(h)
-	if len(h["A"]) != 2 || h.Get("B") != "2" || h["C"] != nil {
+	m.Apply(&h)
+	if len(h.Values("A")) != 2 || h.Get("B") != "2" || h.Has("C") {
 		t.Errorf("got %v", h)
 	}
+}
+
+func asked(method, target string) *message.Request {
+	return &message.Request{Method: method, Target: target}
 }
 
 func FuzzPolicy(f *testing.F) {
@@ -305,7 +310,7 @@ func FuzzPolicy(f *testing.F) {
 			return
 		}
 		got := policyOf(&p)
-		Select(got.HTTP1.Routes, "x", httptest.NewRequest("GET", "/", nil))
-		Select(got.HTTP2.Routes, "x", httptest.NewRequest("POST", "/a/b", nil))
+		Select(got.HTTP1.Routes, "x", asked("GET", "/"))
+		Select(got.HTTP2.Routes, "x", asked("POST", "/a/b"))
 	})
 }

@@ -84,6 +84,15 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Under is the connection below, for whoever reads past this one and tells Passed.
+func (c *Conn) Under() net.Conn { return c.Conn }
+
+// Passed counts what was read from the connection below.
+func (c *Conn) Passed(n int, err error) {
+	c.tell.Read(n)
+	c.note(err)
+}
+
 // CloseWrite ends our side of the connection, where the connection below can.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

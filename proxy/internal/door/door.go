@@ -1,0 +1,183 @@
+// Package door serves clients' connections, in HTTP/1 or HTTP/2, and lets them go
+// when the proxy ends: idle ones at once, the others with what they are busy with.
+package door
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+
+	"github.com/weftmesh/weft/proxy/internal/detect"
+	"github.com/weftmesh/weft/proxy/internal/frame"
+	"github.com/weftmesh/weft/proxy/internal/h1"
+	"github.com/weftmesh/weft/proxy/internal/h2"
+	"github.com/weftmesh/weft/proxy/internal/message"
+)
+
+// Kind is the version of HTTP that a connection carries.
+type Kind uint8
+
+// The kinds. Either is found out by the preface of HTTP/2.
+const (
+	Either Kind = iota
+	HTTP1
+	HTTP2
+)
+
+// Config is how clients are served.
+type Config struct {
+	HTTP2   h2.Config // Handle is not looked at
+	MaxHead int       // of HTTP/1, in bytes; 0 means 256 KiB
+	Log     *slog.Logger
+}
+
+// A Door has the connections that it serves.
+type Door struct {
+	cfg Config
+
+	mu     sync.Mutex
+	open   map[leaver]struct{}
+	ending bool
+	closed bool
+	empty  chan struct{} // closed when ending and nothing is open
+}
+
+// A leaver is a connection, told to end.
+type leaver interface {
+	Shutdown()
+	Close()
+}
+
+// New returns a door that serves nobody yet.
+func New(cfg Config) *Door {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Door{cfg: cfg, open: map[leaver]struct{}{}, empty: make(chan struct{})}
+}
+
+// Serve serves a connection to its end, and closes it unless a tunnel took it.
+// handle answers a request; when it returns the request is over. For HTTP/2 it is
+// called on a goroutine of its own.
+func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client)) {
+	if kind == Either {
+		var err error
+		if nc, kind, err = find(nc); err != nil {
+			_ = nc.Close()
+			return
+		}
+	}
+	if kind == HTTP2 {
+		d.serve2(nc, handle)
+		return
+	}
+	c := h1.NewConn(nc, h1.Config{MaxHead: d.cfg.MaxHead, Handle: func(x *h1.Exchange) { d.safely(x, handle) }})
+	if d.enter(c) {
+		c.Serve()
+		d.leave(c)
+		return
+	}
+	c.Close()
+}
+
+func (d *Door) serve2(nc net.Conn, handle func(message.Client)) {
+	cfg := d.cfg.HTTP2
+	cfg.Handle = func(s *h2.Stream) {
+		go func() {
+			defer s.Done()
+			d.safely(s, handle)
+		}()
+	}
+	c := h2.Server(nc, cfg)
+	if !d.enter(c) {
+		c.Close()
+		return
+	}
+	err := c.Run()
+	d.leave(c)
+	if bad, ok := errors.AsType[*frame.ConnError](err); ok {
+		d.cfg.Log.Debug("an HTTP/2 client was given up", "client", nc.RemoteAddr().String(), "error", bad)
+	}
+}
+
+// safely keeps one request's bug from ending all the others.
+func (d *Door) safely(c message.Client, handle func(message.Client)) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			d.cfg.Log.Error("a request was given up", "panic", cause, "stack", string(debug.Stack()))
+			c.Break(message.ErrAborted)
+		}
+	}()
+	handle(c)
+}
+
+func (d *Door) enter(c leaver) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ending {
+		return false
+	}
+	d.open[c] = struct{}{}
+	return true
+}
+
+func (d *Door) leave(c leaver) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, c)
+	d.settle()
+}
+
+func (d *Door) settle() {
+	if d.ending && len(d.open) == 0 && !d.closed {
+		d.closed = true
+		close(d.empty)
+	}
+}
+
+// Shutdown takes no more connections, and asks those that are open to end. The
+// channel is closed when they have.
+func (d *Door) Shutdown() <-chan struct{} {
+	for _, c := range d.end() {
+		c.Shutdown()
+	}
+	return d.empty
+}
+
+// Close ends all connections at once.
+func (d *Door) Close() {
+	for _, c := range d.end() {
+		c.Close()
+	}
+}
+
+func (d *Door) end() []leaver {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ending = true
+	d.settle()
+	var all []leaver
+	for c := range d.open {
+		all = append(all, c)
+	}
+	return all
+}
+
+// find tells HTTP/2 by its preface, as far as need be.
+func find(nc net.Conn) (net.Conn, Kind, error) {
+	var b [len(frame.Preface)]byte
+	for n := 0; ; {
+		more, err := nc.Read(b[n:])
+		n += more
+		switch {
+		case string(b[:n]) != frame.Preface[:n]:
+			return detect.Replay(nc, append([]byte(nil), b[:n]...)), HTTP1, nil
+		case n == len(b):
+			return detect.Replay(nc, append([]byte(nil), b[:n]...)), HTTP2, nil
+		case err != nil:
+			return nc, HTTP1, err
+		}
+	}
+}

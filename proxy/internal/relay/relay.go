@@ -1,0 +1,233 @@
+// Package relay passes messages on between a client and a server, piece by piece
+// as they come, whichever versions of HTTP they speak.
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
+)
+
+// Up is an exchange with a server: h1.Call or h2.Stream.
+type Up interface {
+	message.Body // of the answer
+	// Response waits for the next head of the answer.
+	Response() (*message.Response, error)
+	Write(p []byte) error
+	Flush() error
+	Finish(trailer message.Fields) error
+}
+
+var (
+	// ErrBody means that the client's body did not come to its end: that is the
+	// client's doing.
+	ErrBody = errors.New("the request body is malformed or incomplete")
+	// ErrStatus means an answer that cannot be passed on.
+	ErrStatus = errors.New("the answer has an impossible status")
+
+	errOver = errors.New("the answer is complete without the rest of the body")
+)
+
+const (
+	// inline is how much of a body is sent before the answer is looked at, in bytes.
+	// More is sent beside it: a server may answer before it has everything.
+	inline = 16 << 10
+	// linger is how long the end of a body is waited for when the answer is complete.
+	linger = 20 * time.Millisecond
+	// MaxInterim bounds the interim answers before the one that counts.
+	MaxInterim = 32
+)
+
+// An Upload is a request's body on its way.
+type Upload struct {
+	body message.Body
+	up   Up
+	done chan struct{} // nil once there is nothing to wait for
+	err  error
+}
+
+// Send begins to pass a body on; nil is none.
+func Send(body message.Body, up Up) (*Upload, error) {
+	u := &Upload{body: body, up: up}
+	if body == nil {
+		return u, up.Finish(nil)
+	}
+	for sent := 0; sent <= inline && body.Ready(); {
+		n, err := u.piece()
+		sent += n
+		if errors.Is(err, io.EOF) {
+			return u, nil
+		}
+		if err != nil {
+			u.release()
+			return u, err
+		}
+	}
+	if err := up.Flush(); err != nil {
+		return u, err
+	}
+	u.done = make(chan struct{})
+	go u.rest()
+	return u, nil
+}
+
+// piece passes one piece on; io.EOF means that it was the last.
+func (u *Upload) piece() (int, error) {
+	p, err := u.body.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		if err := u.up.Finish(u.body.Trailer()); err != nil {
+			return 0, err
+		}
+		return 0, io.EOF
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", ErrBody, err)
+	}
+	return len(p), u.up.Write(p)
+}
+
+// rest passes what is left on. If the client breaks off, so does the request.
+func (u *Upload) rest() {
+	defer close(u.done)
+	defer u.release()
+	for {
+		if !u.body.Ready() {
+			if u.err = u.up.Flush(); u.err != nil {
+				return
+			}
+		}
+		_, err := u.piece()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			u.err = err
+			if errors.Is(err, ErrBody) {
+				u.up.Abort(err)
+			}
+			return
+		}
+	}
+}
+
+// release gives a borrowed piece back that nobody will send.
+func (u *Upload) release() {
+	if r, ok := u.body.(interface{ Release() }); ok {
+		r.Release()
+	}
+}
+
+// Stop ends the passing on. What the client has not sent by now is not wanted,
+// but it has a moment. When Stop returns nobody reads the body.
+func (u *Upload) Stop() {
+	if u.done == nil {
+		return
+	}
+	select {
+	case <-u.done:
+		return
+	default:
+	}
+	t := time.NewTimer(linger)
+	defer t.Stop()
+	select {
+	case <-u.done:
+	case <-t.C:
+		u.up.Abort(errOver)
+		u.body.Abort(errOver)
+		<-u.done
+	}
+}
+
+// Head waits for the answer's head, and passes interim ones on to the client; nil
+// wants none.
+func Head(up Up, interim func(*message.Response) error) (*message.Response, error) {
+	for range MaxInterim + 1 {
+		res, err := up.Response()
+		if err != nil || res.Status/100 != 1 || res.Status == 101 {
+			return res, err
+		}
+		if interim != nil {
+			if err := interim(res); err != nil {
+				return nil, message.ErrGone
+			}
+		}
+	}
+	return nil, ErrStatus
+}
+
+// A ReadError is one of the server's, in the middle of a body.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return "reading the answer: " + e.Err.Error() }
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Pass passes a body on, and its trailer. An error that is no ReadError is the
+// client's. first is called when something has come, or nothing will. length is
+// what the head says of the body: the head of one whose length is known goes out
+// with the first piece, so that nothing goes out if none comes.
+func Pass(c message.Client, body message.Body, length int64, first func()) error {
+	for began := false; ; {
+		if !body.Ready() && (began || length <= 0) {
+			if err := c.Flush(); err != nil {
+				return err
+			}
+		}
+		p, err := body.Next()
+		if !began && (err == nil || errors.Is(err, io.EOF)) {
+			began = true
+			first()
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return c.Finish(body.Trailer())
+		case err != nil:
+			return &ReadError{err}
+		}
+		if err := c.Write(p); err != nil {
+			return err
+		}
+	}
+}
+
+// A Guard ends the exchange with a server when the client goes.
+type Guard struct {
+	mu  sync.Mutex
+	up  message.Aborter
+	err error
+}
+
+// Set names what is to be ended; nil names nothing. If the end has come already,
+// it is ended at once.
+func (g *Guard) Set(up message.Aborter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.up = up
+	if up != nil && g.err != nil {
+		up.Abort(g.err)
+	}
+}
+
+// Abort is message.Aborter's. Only the first error counts.
+func (g *Guard) Abort(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return
+	}
+	g.err = err
+	if g.up != nil {
+		g.up.Abort(err)
+	}
+}
+
+// Err is why the exchange was ended, nil if it was not.
+func (g *Guard) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
