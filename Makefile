@@ -17,7 +17,7 @@ KUBELDFLAGS := -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/
 
 # Packages of the binaries; each is called like its directory.
 MAINS := ./services/watcher ./services/destination ./services/policy ./services/identity ./services/injector \
-	./services/mirror ./services/heartbeat ./proxy/cmd/weft-proxy ./proxy/cmd/weft-init ./proxy/cmd/weft-cni \
+	./services/mirror ./services/heartbeat ./proxy/cmd/weft-proxy ./proxy/cmd/weft-init ./proxy/cmd/weft-cni ./proxy/cmd/weft-debug \
 	./tools/weft ./tools/weft/cmd/weft-demo-app
 
 help:         ## print this list
@@ -35,6 +35,12 @@ check: binaries ## run the demo for a few seconds and verify mTLS, denial and lo
 	$(BIN)/weft demo --check
 cases: racebins ## run the case files of CASES=dir against the real processes; ONLY=text narrows
 	cd e2e && WEFT_BIN=$(RACEBIN) go test -race -count 1 -parallel 8 -timeout 30m ./cases -args -cases $(abspath $(or $(CASES),e2e/cases/testdata)) -only '$(ONLY)'
+	@if [ -z '$(ONLY)' ] && [ -x $(BIN)/kube/hyperkube ]; then echo "the same through a real API server:"; \
+		cd e2e && WEFT_BIN=$(RACEBIN) WEFT_KUBE_BIN=$(BIN)/kube WEFT_CASES=$(abspath $(or $(CASES),e2e/cases/testdata)) go test -race -count 1 -timeout 30m -run 'Cases$$' ./kube; fi
+sim:          ## SEEDS=10000 random stories of the control plane on a bad network, in virtual time; SEED=first
+	cd e2e && WEFT_SEED=$(or $(SEED),1) WEFT_SEEDS=$(or $(SEEDS),10000) go test -count 1 -timeout 4h -run AnyFaults ./sim
+bench: binaries ## measure the control plane at PODS=150000 against its budgets, as a table and .bin/scale.json
+	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -timeout 30m ./bench/scale -args -pods $(or $(PODS),150000) -json $(BIN)/scale.json
 lint: tools   ## run the linters
 	golangci-lint run $(addsuffix /...,$(MODS))
 	cd proto && buf lint
@@ -111,4 +117,4 @@ $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
 .PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins \
-	clusterbins cluster cluster-down clustertool images e2e-cluster
+	clusterbins cluster cluster-down clustertool images e2e-cluster sim bench

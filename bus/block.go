@@ -158,7 +158,8 @@ func pieces(rows []rowAt, give func(b *block, rows []rowAt)) {
 		}
 		raw = appendChange(raw, Change{r.table, r.key, r.in.body})
 		if len(raw) >= blockRaw || i == len(rows)-1 {
-			give(&block{body: pack(raw), rows: int32(i + 1 - start)}, rows[start:i+1])
+			// Packing takes more room than it fills, and a block stays.
+			give(&block{body: bytes.Clone(pack(raw)), rows: int32(i + 1 - start)}, rows[start:i+1])
 			raw, start = raw[:0], i+1
 		}
 	}
