@@ -113,7 +113,6 @@ func Owner(facts row.AddressFacts, ip netip.Addr) (*row.Service, error) {
 // §4.3): the pod that owns the IP, else the pod behind a port of the node, else
 // an ExternalWorkload, else the bare address.
 func (c Config) AddressProfile(facts row.AddressFacts, at netip.AddrPort) (*pb.DestinationProfile, error) {
-
 	pods := reachable(facts.Pods)
 	if len(pods) > 1 {
 		return nil, refuse(Conflict, "found %d pods with conflicting pod IP %s", len(pods), at.Addr())

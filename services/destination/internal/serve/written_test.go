@@ -3,9 +3,8 @@ package serve
 import (
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/destination/internal/row/rowtest"

@@ -49,8 +49,13 @@ func FromOpenAPI(s Service, text []byte) (Profile, error) {
 			name string
 			op   *operation
 		}{
-			{http.MethodDelete, item.Delete}, {http.MethodGet, item.Get}, {http.MethodHead, item.Head}, {http.MethodOptions, item.Options},
-			{http.MethodPatch, item.Patch}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put},
+			{http.MethodDelete, item.Delete},
+			{http.MethodGet, item.Get},
+			{http.MethodHead, item.Head},
+			{http.MethodOptions, item.Options},
+			{http.MethodPatch, item.Patch},
+			{http.MethodPost, item.Post},
+			{http.MethodPut, item.Put},
 		} {
 			if method.op == nil {
 				continue

@@ -76,8 +76,13 @@ func TestGolden(t *testing.T) {
 
 func TestCommandLinesThatMakeNoSense(t *testing.T) {
 	for _, args := range [][]string{
-		{"web"}, {"--template"}, {"--template", "--proto", "-", "web"}, {"--template", "web", "more"},
-		{"--template", "Web"}, {"--template", "web.shop"}, {"--template", "web", "-n", "a.b"},
+		{"web"},
+		{"--template"},
+		{"--template", "--proto", "-", "web"},
+		{"--template", "web", "more"},
+		{"--template", "Web"},
+		{"--template", "web.shop"},
+		{"--template", "web", "-n", "a.b"},
 	} {
 		_, err := run(t, "", args...)
 		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != exitUsage {
