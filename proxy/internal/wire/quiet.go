@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"net"
 	"syscall"
 
@@ -21,7 +22,7 @@ func Quiet(c net.Conn) bool {
 			err = raw.Control(func(fd uintptr) {
 				var b [1]byte
 				_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-				quiet = err == unix.EAGAIN || err == unix.EINTR
+				quiet = errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 			})
 			return err == nil && quiet
 		case under:

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -188,13 +189,13 @@ func (r *Reader) attempt(fd uintptr) bool {
 	}
 	for {
 		n, err := syscall.Read(int(fd), r.buf)
-		switch err {
-		case nil:
+		switch {
+		case err == nil:
 			r.n, r.at, r.end = n, 0, n
 			return true
-		case syscall.EINTR:
+		case errors.Is(err, syscall.EINTR):
 			continue
-		case syscall.EAGAIN:
+		case errors.Is(err, syscall.EAGAIN):
 			r.Release()
 			return false
 		}

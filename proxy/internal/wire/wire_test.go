@@ -32,8 +32,8 @@ type watched struct {
 	n int
 }
 
-func (w *watched) Under() net.Conn         { return w.Conn }
-func (w *watched) Passed(n int, err error) { w.n += n }
+func (w *watched) Under() net.Conn       { return w.Conn }
+func (w *watched) Passed(n int, _ error) { w.n += n }
 
 // TestIdleReaderOwnsNothing: a socket that says nothing has no buffer, before and
 // after it has said something.
