@@ -28,7 +28,7 @@ func rendered(t *testing.T, c caseset.Injection) string {
 	if err := os.WriteFile(file, values, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), proc.Binary(t, "weft"), "install", "--ignore-cluster", "-o", "json", "--values", file) //nolint:gosec // our own binary
+	cmd := exec.CommandContext(t.Context(), proc.Binary(t, "weft"), "install", "--ignore-cluster", "-o", "json", "--values", file)
 	var problem strings.Builder
 	cmd.Stderr = &problem
 	out, err := cmd.Output()

@@ -177,8 +177,8 @@ func (k *kube) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), time.Minute)
 	defer cancel()
 	var errs []error
-	for i := len(k.made) - 1; i >= 0; i-- {
-		kind, namespace, name := split(k.made[i])
+	for _, made := range slices.Backward(k.made) {
+		kind, namespace, name := split(made)
 		args := []string{"delete", kind, name, "--force", "--grace-period=0", "--ignore-not-found"}
 		if namespace != "" {
 			args = append(args, "-n", namespace)

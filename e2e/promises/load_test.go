@@ -157,7 +157,10 @@ const flowing = 20
 
 // end waits until requests go well after all that was done, prints the counts, and
 // fails the test if a request failed.
-func (w *watch) end(t *testing.T) { w.endExcept(t, func(failure) bool { return false }) }
+func (w *watch) end(t *testing.T) {
+	t.Helper()
+	w.endExcept(t, func(failure) bool { return false })
+}
 
 // endExcept does the same, but lets those failures pass that nobody could prevent.
 func (w *watch) endExcept(t *testing.T, lost func(failure) bool) {
