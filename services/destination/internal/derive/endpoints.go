@@ -152,9 +152,9 @@ func (q Query) try(s *row.Service, b row.Backend) (c candidate, why string) {
 		return c, "it is another instance"
 	// A workload that has not arrived, or is gone, or has ended: nothing true can
 	// be said of the address.
-	case e.Workload != row.NoName && b.Peer.Workload == nil:
+	case e.Workload != "" && b.Peer.Workload == nil:
 		return c, "the workload that it names does not exist"
-	case e.Workload != row.NoName && b.Peer.Workload.Phase == row.Ended:
+	case e.Workload != "" && b.Peer.Workload.Phase == row.Ended:
 		return c, "its pod has ended"
 	case port == 0 && named:
 		return c, "its slice has no port of that name"
@@ -221,7 +221,7 @@ func inZone(all []candidate, zone string) (kept []candidate, rule string) {
 // address: the one that the pod says is its own wins, then the later slice.
 func distinct(all []candidate) []candidate {
 	type id struct {
-		key row.Name
+		who *row.Workload // one cut has one row of each
 		v6  bool
 	}
 	at := make(map[id]int, len(all))
@@ -232,7 +232,7 @@ func distinct(all []candidate) []candidate {
 			kept = append(kept, b)
 			continue
 		}
-		who := id{w.Key, b.at.Addr().Is6()}
+		who := id{w, b.at.Addr().Is6()}
 		if i, twice := at[who]; twice {
 			if own(kept[i]) && !own(b) {
 				continue
@@ -253,13 +253,13 @@ func own(b candidate) bool {
 // families chooses between a pod's two addresses: IPv6 if it is enabled, else
 // IPv4. It comes last, so that hints may leave a pod only its IPv4 address.
 func (c Config) families(all []candidate) []candidate {
-	var six map[row.Name]bool // nil, and so empty, in a cluster without IPv6
+	var six map[*row.Workload]bool // nil, and so empty, in a cluster without IPv6
 	for _, b := range all {
 		if isPod(b) && b.at.Addr().Is6() {
 			if six == nil {
-				six = make(map[row.Name]bool)
+				six = make(map[*row.Workload]bool)
 			}
-			six[b.Peer.Workload.Key] = true
+			six[b.Peer.Workload] = true
 		}
 	}
 	return slices.DeleteFunc(all, func(b candidate) bool {
@@ -269,7 +269,7 @@ func (c Config) families(all []candidate) []candidate {
 		case b.at.Addr().Is6():
 			return !c.IPv6
 		default:
-			return c.IPv6 && six[b.Peer.Workload.Key]
+			return c.IPv6 && six[b.Peer.Workload]
 		}
 	})
 }

@@ -47,7 +47,7 @@ func WorkloadObject(w *row.Workload) Object {
 	if w.External != nil {
 		kind = "ExternalWorkload"
 	}
-	return Object{kind, w.Namespace, w.Name, busv1.Table_TABLE_WORKLOADS, w.Key.Value(), ""}
+	return Object{kind, w.Namespace, w.Name, busv1.Table_TABLE_WORKLOADS, w.Key, ""}
 }
 
 func serverObject(namespace string, s *row.Server) Object {

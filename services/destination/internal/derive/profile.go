@@ -153,7 +153,7 @@ func (c Config) InstanceProfile(facts row.ServiceFacts, q Query) (*pb.Destinatio
 		case p.Workload != nil && p.Workload.External != nil && b.Endpoint.Address.IsValid():
 			at := netip.AddrPortFrom(b.Endpoint.Address, q.Port)
 			return c.peerProfile(p, place{at: at, port: q.Port}, facts.Servers)
-		case b.Endpoint.Workload == row.NoName && b.Endpoint.Address.IsValid():
+		case b.Endpoint.Workload == "" && b.Endpoint.Address.IsValid():
 			return c.bareProfile(netip.AddrPortFrom(b.Endpoint.Address, q.Port)), nil
 		}
 	}

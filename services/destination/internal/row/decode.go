@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/destination/internal/ports"
 )
@@ -114,8 +115,8 @@ func DecodeEndpoint(value []byte) (*Endpoint, error) {
 		return nil, err
 	}
 	e := &Endpoint{
-		Slice:    NameOf(m.GetSlice()),
-		Workload: NameOf(m.GetWorkload()),
+		Common:   &Common{Slice: NameOf(m.GetSlice())},
+		Workload: m.GetWorkload(),
 		Ready:    m.GetReady(),
 		Hostname: m.GetHostname(),
 		Zone:     NameOf(m.GetZone()),
@@ -149,14 +150,18 @@ func DecodeWorkload(key string, value []byte) (*Workload, error) {
 		return nil, err
 	}
 	w := &Workload{
-		Key:         NameOf(key),
-		Namespace:   NameOf(m.GetNamespace()).Value(),
+		Key:         key,
+		Namespace:   m.GetNamespace(),
 		Name:        m.GetName(),
 		Template:    NameOf(m.GetTemplate()),
 		IPs:         addrs(m.GetIps()),
-		HostIPs:     addrs(m.GetHostIps()),
+		HostIPs:     AddrsOf(m.GetHostIps()),
 		Node:        NameOf(m.GetNode()),
 		Terminating: m.GetTerminating(),
+	}
+	// Parts of the key are slices of its own bytes: what is equal costs nothing.
+	if parts := bus.Parts(key); len(parts) == 3 && parts[1] == w.Namespace && parts[2] == w.Name {
+		w.Namespace, w.Name = parts[1], parts[2]
 	}
 	if len(m.GetLabels()) > 0 {
 		w.Labels = maps.Clone(m.GetLabels())

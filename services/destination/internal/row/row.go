@@ -1,18 +1,22 @@
 // Package row holds the compact, immutable form in which a replica keeps the
-// rows of the log: parsed once, interned where many rows say the same. A row is
-// never changed after its Decode has returned; a new state is a new row.
+// rows of the log: parsed once, shared where many rows say the same. The table
+// may replace parts of a decoded row by equal ones that it has already; once it
+// has taken the row in, the row is never changed: a new state is a new row.
 package row
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"unique"
 
 	"github.com/weftmesh/weft/services/destination/internal/ports"
 )
 
-// Name is an interned string: a slice, a node, a zone, a workload's key. One
-// word instead of two, equal names share their bytes, and the garbage collector
-// frees a name with its last row, so churn cannot leak them.
+// Name is an interned string that many rows share: a slice, a node, a zone, a
+// template. One word instead of two, equal names share their bytes, and the
+// garbage collector frees a name with its last row, so churn cannot leak them.
+// A name costs some 200 bytes itself, so what one row or two say is a string.
 type Name = unique.Handle[string]
 
 // NameOf interns s.
@@ -65,19 +69,31 @@ func (s *Service) Port(number uint16) (ServicePort, bool) {
 
 // Endpoint is one address of one EndpointSlice.
 type Endpoint struct {
-	Slice Name
+	*Common
 	// Address is invalid when the slice holds something that is no IP (a name);
 	// such an endpoint is never answered.
 	Address netip.Addr
-	// Workload is the key of who stands behind it; NoName for nobody.
-	Workload Name
+	// Workload is the key of who stands behind it; empty for nobody.
+	Workload string
 	Ready    bool
 	Hostname string
 	Zone     Name
-	Hints    []Name
-	Ports    []EndpointPort
+}
+
+// Common is what the endpoints of one slice mostly say alike, so that thousands
+// of them can have it once.
+type Common struct {
+	Slice Name
+	Hints []Name
+	Ports []EndpointPort
 	// Gateway is set on the address of another cluster's gateway.
 	Gateway *Gateway
+}
+
+// Equal reports whether the two say the same.
+func (c *Common) Equal(other *Common) bool {
+	return c.Slice == other.Slice && slices.Equal(c.Hints, other.Hints) && slices.Equal(c.Ports, other.Ports) &&
+		(c.Gateway == other.Gateway || c.Gateway != nil && other.Gateway != nil && *c.Gateway == *other.Gateway)
 }
 
 // Gateway is what a mirrored service's slice says of the gateway behind it.
@@ -105,11 +121,13 @@ const (
 
 // Workload is one pod or ExternalWorkload.
 type Workload struct {
-	Key             Name
+	// Key is its key in the log: kind, namespace and name.
+	Key             string
 	External        *External // nil for a pod
 	Namespace, Name string
 	Template        Name
-	IPs, HostIPs    []netip.Addr
+	IPs             []netip.Addr
+	HostIPs         Addrs
 	Node            Name
 	Phase           Phase
 	Terminating     bool
@@ -170,5 +188,14 @@ type Server struct {
 	Opaque   bool
 }
 
-// NoName is the absence of a name.
-var NoName = NameOf("")
+// Addrs is an interned list of addresses, for one that many rows share and few
+// readers want: the addresses of a node, which each of its pods repeats.
+type Addrs struct{ texts Name }
+
+// AddrsOf interns those of the texts that are addresses.
+func AddrsOf(texts []string) Addrs {
+	return Addrs{NameOf(strings.Join(texts, ","))}
+}
+
+// All parses the list.
+func (a Addrs) All() []netip.Addr { return addrs(strings.Split(a.texts.Value(), ",")) }

@@ -31,7 +31,7 @@ func (t *Table) Apply(cut bus.Cut) []BadRow {
 	}
 	changes := make([]change, 0, len(all))
 	for _, c := range all {
-		apply, err := decode(c)
+		apply, err := t.decode(c)
 		if err != nil {
 			bad = append(bad, BadRow{Table: c.Table, Key: c.Key, Err: err})
 			continue
@@ -44,7 +44,7 @@ func (t *Table) Apply(cut bus.Cut) []BadRow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cuts++
-	d := &dirty{topics: make(map[Topic]struct{})}
+	d := t.dirty()
 	for _, apply := range changes {
 		apply(t, d)
 	}
@@ -56,15 +56,15 @@ func (t *Table) Apply(cut bus.Cut) []BadRow {
 }
 
 // decode turns a change of the log into what to do with it; nil for the tables
-// that discovery does not read.
-func decode(c bus.Change) (change, error) {
+// that discovery does not read. Like Apply it reads without the lock.
+func (t *Table) decode(c bus.Change) (change, error) {
 	switch c.Table {
 	case busv1.Table_TABLE_SERVICES:
 		return decodeService(c)
 	case busv1.Table_TABLE_ENDPOINTS:
 		return decodeEndpoint(c)
 	case busv1.Table_TABLE_WORKLOADS:
-		return decodeWorkload(c)
+		return t.decodeWorkload(c)
 	case busv1.Table_TABLE_TEMPLATES:
 		return decodeTemplate(c)
 	case busv1.Table_TABLE_NODES:
@@ -112,7 +112,12 @@ func decodeEndpoint(c bus.Change) (change, error) {
 	return func(t *Table, d *dirty) { t.putEndpoint(namespace, owner, c.Key, next, d) }, nil
 }
 
-func decodeWorkload(c bus.Change) (change, error) {
+// decodeWorkload keeps the key that the row had, which the log keeps too, rather
+// than an equal one that came with the change.
+func (t *Table) decodeWorkload(c bus.Change) (change, error) {
+	if w := t.workloads[c.Key]; w != nil && w.row != nil {
+		c.Key = w.row.Key
+	}
 	var next *row.Workload
 	if c.Value != nil {
 		w, err := row.DecodeWorkload(c.Key, c.Value)

@@ -17,7 +17,7 @@ func (t *Table) putService(key string, next *row.Service, d *dirty) {
 		if next == nil {
 			return
 		}
-		s = &service{}
+		s = &service{key: key}
 		t.services[key] = s
 	}
 	for _, r := range []*row.Service{s.row, next} {
@@ -30,24 +30,24 @@ func (t *Table) putService(key string, next *row.Service, d *dirty) {
 	}
 	if s.row != nil {
 		for _, ip := range s.row.ClusterIPs {
-			t.clusterIPs.drop(ip, key)
+			t.clusterIPs.drop(ip, s)
 		}
 	}
 	if next != nil {
 		for _, ip := range next.ClusterIPs {
-			t.clusterIPs.put(ip, key)
+			t.clusterIPs.put(ip, s)
 		}
 	}
 	s.row = next
-	t.tidyService(key, s)
+	t.tidyService(s)
 	d.add(Service(key))
 	d.add(Endpoints(key))
 }
 
 // tidyService drops the entry with its last content, so that churn can't leak.
-func (t *Table) tidyService(key string, s *service) {
+func (t *Table) tidyService(s *service) {
 	if s.row == nil && len(s.endpoints) == 0 {
-		delete(t.services, key)
+		delete(t.services, s.key)
 	}
 }
 
@@ -57,64 +57,105 @@ func (t *Table) putEndpoint(namespace, owner, key string, next *row.Endpoint, d 
 		if next == nil {
 			return
 		}
-		s = &service{}
+		s = &service{key: owner}
 		t.services[owner] = s
 	}
 	if old := s.endpoints[key]; old != nil {
-		t.unlink(namespace, owner, s, old)
+		t.unlink(namespace, s, old)
 		delete(s.endpoints, key)
 	}
 	if next != nil {
 		if s.endpoints == nil {
 			s.endpoints = make(map[string]*row.Endpoint, 1)
 		}
+		next.Common = s.share(next.Common)
 		s.endpoints[key] = next
-		t.link(namespace, owner, s, next)
+		t.link(namespace, s, next)
 	}
-	t.tidyService(owner, s)
+	t.tidyService(s)
 	d.add(Endpoints(owner))
 }
 
-// link notes which service an endpoint's workload answers for.
-func (t *Table) link(namespace, owner string, s *service, e *row.Endpoint) {
-	if e.Workload == row.NoName {
+// share finds what another endpoint said already, or keeps c for the next.
+func (s *service) share(c *row.Common) *row.Common {
+	for _, held := range s.commons {
+		if held.Equal(c) {
+			return held
+		}
+	}
+	if len(s.commons) == commonsKept {
+		s.commons = slices.Delete(s.commons, 0, 1)
+	}
+	s.commons = append(s.commons, c)
+	return c
+}
+
+// link notes which service an endpoint's workload answers for. The endpoint is
+// new, so its name of the workload can still become the workload's own.
+func (t *Table) link(namespace string, s *service, e *row.Endpoint) {
+	if e.Workload == "" {
 		return
 	}
-	key := e.Workload.Value()
-	w := t.workloads[key]
-	if w == nil {
+	w := t.workloads[e.Workload]
+	switch {
+	case w == nil:
 		w = &workload{}
-		t.workloads[key] = w
+		t.workloads[e.Workload] = w
+	case w.row != nil:
+		e.Workload = w.row.Key
 	}
-	if i := w.used(owner); i >= 0 {
-		w.services[i].endpoints++
-	} else {
-		w.services = append(w.services, use{owner, 1})
-	}
-	if workloadNamespace(key) != namespace {
+	w.use(s)
+	if workloadNamespace(e.Workload) != namespace {
 		s.elsewhere++
 	}
 }
 
-func (t *Table) unlink(namespace, owner string, s *service, e *row.Endpoint) {
-	if e.Workload == row.NoName {
+func (t *Table) unlink(namespace string, s *service, e *row.Endpoint) {
+	if e.Workload == "" {
 		return
 	}
-	key := e.Workload.Value()
-	w := t.workloads[key]
-	i := w.used(owner)
-	if w.services[i].endpoints--; w.services[i].endpoints == 0 {
-		w.services = slices.Delete(w.services, i, i+1)
-	}
-	if workloadNamespace(key) != namespace {
+	w := t.workloads[e.Workload]
+	w.unuse(s)
+	if workloadNamespace(e.Workload) != namespace {
 		s.elsewhere--
 	}
-	t.tidyWorkload(key, w)
+	t.tidyWorkload(e.Workload, w)
 }
 
-// used is where the count for a Service is, -1 if it has none.
-func (w *workload) used(owner string) int {
-	return slices.IndexFunc(w.services, func(u use) bool { return u.service == owner })
+// used is where the endpoints of a Service are counted; nil if it has none.
+func (w *workload) used(s *service) *use {
+	if w.first.service == s {
+		return &w.first
+	}
+	if i := slices.IndexFunc(w.more, func(u use) bool { return u.service == s }); i >= 0 {
+		return &w.more[i]
+	}
+	return nil
+}
+
+func (w *workload) use(s *service) {
+	u := w.used(s)
+	switch {
+	case u != nil:
+		u.endpoints++
+	case w.first.service == nil:
+		w.first = use{s, 1}
+	default:
+		w.more = append(w.more, use{s, 1})
+	}
+}
+
+func (w *workload) unuse(s *service) {
+	u := w.used(s)
+	if u.endpoints--; u.endpoints > 0 {
+		return
+	}
+	if n := len(w.more); n > 0 {
+		*u = w.more[n-1] // its place is taken by the last
+		w.more = slices.Delete(w.more, n-1, n)
+		return
+	}
+	w.first = use{}
 }
 
 // workloadNamespace reads a workload's key: kind, namespace, name.
@@ -126,7 +167,7 @@ func workloadNamespace(key string) string {
 }
 
 func (t *Table) tidyWorkload(key string, w *workload) {
-	if w.row == nil && len(w.services) == 0 {
+	if w.row == nil && w.first.service == nil {
 		delete(t.workloads, key)
 	}
 }
@@ -140,35 +181,44 @@ func (t *Table) putWorkload(key string, next *row.Workload, d *dirty) {
 		w = &workload{}
 		t.workloads[key] = w
 	}
-	t.dirtyWorkload(w, d)
+	t.unfile(w, d)
 	if w.row != nil {
-		t.leaveTemplate(w.row.Template.Value(), key)
+		t.leaveTemplate(w)
 	}
 	w.row = next
 	if next != nil {
-		t.joinTemplate(next.Template.Value(), key)
+		t.joinTemplate(w)
 	}
-	t.reindex(key, w)
-	t.dirtyWorkload(w, d)
+	t.file(w, d)
 	t.tidyWorkload(key, w)
 }
 
-func (t *Table) joinTemplate(name, key string) {
+func (t *Table) joinTemplate(w *workload) {
+	name := w.row.Template.Value()
 	tpl := t.templates[name]
 	if tpl == nil {
 		tpl = &template{}
 		t.templates[name] = tpl
 	}
-	if tpl.users == nil {
-		tpl.users = make(map[string]struct{}, 1)
+	if w.after = tpl.users; w.after != nil {
+		w.after.before = w
 	}
-	tpl.users[key] = struct{}{}
+	tpl.users = w
 }
 
-func (t *Table) leaveTemplate(name, key string) {
+func (t *Table) leaveTemplate(w *workload) {
+	name := w.row.Template.Value()
 	tpl := t.templates[name]
-	delete(tpl.users, key)
-	if tpl.row == nil && len(tpl.users) == 0 {
+	if w.before == nil {
+		tpl.users = w.after
+	} else {
+		w.before.after = w.after
+	}
+	if w.after != nil {
+		w.after.before = w.before
+	}
+	w.before, w.after = nil, nil
+	if tpl.row == nil && tpl.users == nil {
 		delete(t.templates, name)
 	}
 }
@@ -182,37 +232,50 @@ func (t *Table) putTemplate(key string, next *row.Template, d *dirty) {
 		tpl = &template{}
 		t.templates[key] = tpl
 	}
-	tpl.row = next
-	for user := range tpl.users {
-		w := t.workloads[user]
-		t.dirtyWorkload(w, d)
-		t.reindex(user, w)
-		t.dirtyWorkload(w, d)
+	for w := tpl.users; w != nil; w = w.after {
+		t.unfile(w, d)
 	}
-	if next == nil && len(tpl.users) == 0 {
+	tpl.row = next
+	for w := tpl.users; w != nil; w = w.after {
+		t.file(w, d)
+	}
+	if next == nil && tpl.users == nil {
 		delete(t.templates, key)
 	}
 }
 
-// reindex files a workload under the addresses at which it can be found now.
-// What is filed depends on its template too (host network, host ports), so it
-// runs whichever of the two arrives.
-func (t *Table) reindex(key string, w *workload) {
-	for _, was := range w.indexed {
-		was.in.drop(was.at, key)
+// file puts a workload under the addresses at which it can be found now, and
+// marks what shows it. What is filed depends on its template too (host network,
+// host ports), so it runs whichever of the two arrives, and unfile before it.
+func (t *Table) file(w *workload, d *dirty) {
+	t.seen(w, d, index[*workload].put)
+}
+
+// unfile undoes file; neither the workload nor its template has changed since.
+func (t *Table) unfile(w *workload, d *dirty) {
+	t.seen(w, d, index[*workload].drop)
+}
+
+// seen does one thing at every address of a workload, and marks these and the
+// Services that answer with it.
+func (t *Table) seen(w *workload, d *dirty, do func(index[*workload], netip.Addr, *workload)) {
+	if w.first.service != nil {
+		d.add(Endpoints(w.first.service.key))
 	}
-	w.indexed = nil
+	for _, u := range w.more {
+		d.add(Endpoints(u.service.key))
+	}
 	if w.row == nil {
 		return
 	}
-	file := func(in index, ips []netip.Addr) {
+	each := func(in index[*workload], ips []netip.Addr) {
 		for _, ip := range ips {
-			in.put(ip, key)
-			w.indexed = append(w.indexed, indexed{in, ip})
+			do(in, ip, w)
+			d.add(Address(ip))
 		}
 	}
 	if w.row.External != nil {
-		file(t.external, w.row.IPs)
+		each(t.external, w.row.IPs)
 		return
 	}
 	tpl := t.template(w.row)
@@ -220,10 +283,10 @@ func (t *Table) reindex(key string, w *workload) {
 		return
 	}
 	if !tpl.HostNetwork {
-		file(t.podIPs, w.row.IPs)
+		each(t.podIPs, w.row.IPs)
 	}
 	if tpl.HasHostPort() {
-		file(t.hostIPs, w.row.HostIPs)
+		each(t.hostIPs, w.row.HostIPs.All())
 	}
 }
 

@@ -59,8 +59,8 @@ func (t *Table) join(key string) (facts row.ServiceFacts, version uint64) {
 	facts.Backends = make([]row.Backend, 0, len(s.endpoints))
 	for _, e := range s.endpoints {
 		b := row.Backend{Endpoint: e}
-		if e.Workload != row.NoName {
-			b.Peer = t.peer(e.Workload.Value())
+		if e.Workload != "" {
+			b.Peer = t.peer(t.workloads[e.Workload])
 			facts.Servers = t.addServers(facts.Servers, b.Peer)
 		}
 		facts.Backends = append(facts.Backends, b)
@@ -88,13 +88,14 @@ func (t *Table) Address(ip netip.Addr) row.AddressFacts {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var facts row.AddressFacts
-	for _, key := range t.clusterIPs.sorted(ip) {
-		facts.Services = append(facts.Services, t.services[key].row)
+	byKey := func(a, b *service) int { return strings.Compare(a.key, b.key) }
+	for _, s := range slices.SortedFunc(t.clusterIPs.at(ip), byKey) {
+		facts.Services = append(facts.Services, s.row)
 	}
-	collect := func(in index) []row.Peer {
+	collect := func(in index[*workload]) []row.Peer {
 		var peers []row.Peer
-		for _, key := range in.sorted(ip) {
-			if p := t.peer(key); p.Template != nil {
+		for _, w := range slices.SortedFunc(in.at(ip), workloadsByKey) {
+			if p := t.peer(w); p.Template != nil {
 				peers = append(peers, p)
 				facts.Servers = t.addServers(facts.Servers, p)
 			}
@@ -107,16 +108,18 @@ func (t *Table) Address(ip netip.Addr) row.AddressFacts {
 	return facts
 }
 
+// workloadsByKey orders workloads that have a row, as all that are filed do.
+func workloadsByKey(a, b *workload) int { return strings.Compare(a.row.Key, b.row.Key) }
+
 // Pod is a pod and its template; zero while they are not both there.
 func (t *Table) Pod(namespace, name string) row.Peer {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.peer(bus.Key("pod", namespace, name))
+	return t.peer(t.workloads[bus.Key("pod", namespace, name)])
 }
 
 // peer joins a workload to its template; zero until both are there.
-func (t *Table) peer(key string) row.Peer {
-	w := t.workloads[key]
+func (t *Table) peer(w *workload) row.Peer {
 	if w == nil || w.row == nil {
 		return row.Peer{}
 	}

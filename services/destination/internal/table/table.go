@@ -7,8 +7,6 @@ package table
 
 import (
 	"errors"
-	"net/netip"
-	"slices"
 	"sync"
 
 	"github.com/weftmesh/weft/bus"
@@ -38,73 +36,53 @@ type Table struct {
 	apexes    map[string][]string // keys of splits by the key of their Service
 	clusters  map[string]*row.Cluster
 
-	clusterIPs index // of service keys
-	podIPs     index // of workload keys, pods that own the IP
-	hostIPs    index // of workload keys, pods with a host port
-	external   index // of workload keys, ExternalWorkloads
+	clusterIPs index[*service]
+	podIPs     index[*workload] // pods that own the IP
+	hostIPs    index[*workload] // pods with a host port
+	external   index[*workload] // ExternalWorkloads
 
 	topics map[Topic]*topic
 }
 
 // service is a Service, its endpoints, or both: they may arrive in any order.
 type service struct {
+	key       string
 	row       *row.Service
 	endpoints map[string]*row.Endpoint
+	// commons are what the last endpoints said, for the next ones to share.
+	commons []*row.Common
 	// elsewhere counts endpoints whose workload is in another namespace, so that
 	// a Server's change there is not missed.
 	elsewhere int
 }
 
-// workload is a workload, or only the endpoints that name it.
+// commonsKept is for a slice whose hints name each of a few zones in turn.
+const commonsKept = 4
+
+// workload is a workload, or only the endpoints that name it. There are as many
+// as pods, so nothing is kept that its row tells.
 type workload struct {
 	row *row.Workload
-	// services are those that answer with this workload.
-	services []use
-	// What the indexes hold for it.
-	indexed []indexed
+	// first and more are the Services that answer with this workload; nearly
+	// always there is one, and first has no service when there is none.
+	first use
+	more  []use
+	// before and after are its neighbours among the users of its template.
+	before, after *workload
 }
 
 // use counts the endpoints of one Service that name a workload.
 type use struct {
-	service   string
+	service   *service
 	endpoints int
 }
 
 type template struct {
 	row *row.Template
-	// users are the keys of the workloads made of it.
-	users map[string]struct{}
+	// users is the first of the workloads made of it: a list, which costs no more
+	// for twenty thousand to be joined and left than for one.
+	users *workload
 }
-
-// index finds keys by address. Nearly every address has one key, and the pods of
-// one node are some hundred: a slice is a sixth of a map.
-type index map[netip.Addr][]string
-
-type indexed struct {
-	in index
-	at netip.Addr
-}
-
-func (x index) put(ip netip.Addr, key string) {
-	if !slices.Contains(x[ip], key) {
-		x[ip] = append(x[ip], key)
-	}
-}
-
-// drop removes an entry, and the address with its last one.
-func (x index) drop(ip netip.Addr, key string) {
-	i := slices.Index(x[ip], key)
-	switch {
-	case i < 0:
-	case len(x[ip]) == 1:
-		delete(x, ip)
-	default:
-		x[ip] = slices.Delete(x[ip], i, i+1)
-	}
-}
-
-// sorted is the keys at an address, in order.
-func (x index) sorted(ip netip.Addr) []string { return slices.Sorted(slices.Values(x[ip])) }
 
 // New makes an empty table.
 func New() *Table {
@@ -118,10 +96,10 @@ func New() *Table {
 		splits:     make(map[string]*row.TrafficSplit),
 		apexes:     make(map[string][]string),
 		clusters:   make(map[string]*row.Cluster),
-		clusterIPs: make(index),
-		podIPs:     make(index),
-		hostIPs:    make(index),
-		external:   make(index),
+		clusterIPs: newIndex[*service](),
+		podIPs:     newIndex[*workload](),
+		hostIPs:    newIndex[*workload](),
+		external:   newIndex[*workload](),
 		topics:     make(map[Topic]*topic),
 	}
 }

@@ -75,7 +75,7 @@ func TestACompleteCutReplacesEverything(t *testing.T) {
 	if diff := cmp.Diff(want.Sizes(), tables.Sizes()); diff != "" {
 		t.Errorf("rows (-first +second complete cut):\n%s", diff)
 	}
-	if len(tables.podIPs[ip("10.0.0.3")])+len(tables.clusterIPs[ip("10.96.0.2")]) > 0 {
+	if tables.podIPs.first[ip("10.0.0.3")] != nil || tables.clusterIPs.first[ip("10.96.0.2")] != nil {
 		t.Error("addresses of what is gone are still indexed")
 	}
 	select {
@@ -304,7 +304,8 @@ func leftovers(t *Table) string {
 	var b strings.Builder
 	for name, n := range map[string]int{
 		"services": len(t.services), "workloads": len(t.workloads), "templates": len(t.templates), "nodes": len(t.nodes),
-		"servers": len(t.servers), "cluster IPs": len(t.clusterIPs), "pod IPs": len(t.podIPs), "host IPs": len(t.hostIPs), "external": len(t.external),
+		"servers": len(t.servers), "cluster IPs": len(t.clusterIPs.first) + len(t.clusterIPs.more), "pod IPs": len(t.podIPs.first) + len(t.podIPs.more),
+		"host IPs": len(t.hostIPs.first) + len(t.hostIPs.more), "external": len(t.external.first) + len(t.external.more),
 	} {
 		if n > 0 {
 			fmt.Fprintf(&b, "%d %s ", n, name)

@@ -52,7 +52,9 @@ func (t *Table) Touch(name Topic) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cuts++
-	t.wake(&dirty{topics: map[Topic]struct{}{name: {}}}, &Change{})
+	d := t.dirty()
+	d.add(name)
+	t.wake(d, &Change{})
 }
 
 // topic exists only while somebody watches it.
@@ -175,13 +177,24 @@ func (t *Table) unwatch(name Topic, w *Watch) {
 // Take returns the oldest change since the last Take, nil if there was none.
 func (w *Watch) Take() *Change { return w.pending.Swap(nil) }
 
-// dirty collects what one cut made dirty.
+// dirty collects what one cut made dirty, of that which somebody watches: the
+// first cut of a large cluster touches half a million topics, all unwatched.
 type dirty struct {
+	watched    map[Topic]*topic
 	topics     map[Topic]struct{}
 	namespaces map[string]struct{}
 }
 
-func (d *dirty) add(name Topic) { d.topics[name] = struct{}{} }
+// dirty starts a collection. The lock is held, so what is watched stays.
+func (t *Table) dirty() *dirty {
+	return &dirty{watched: t.topics, topics: make(map[Topic]struct{})}
+}
+
+func (d *dirty) add(name Topic) {
+	if d.watched[name] != nil {
+		d.topics[name] = struct{}{}
+	}
+}
 
 // servers marks a namespace whose Servers changed.
 func (d *dirty) servers(namespace string) {
@@ -191,22 +204,10 @@ func (d *dirty) servers(namespace string) {
 	d.namespaces[namespace] = struct{}{}
 }
 
-// dirtyWorkload marks every topic through which the workload can be seen.
-func (t *Table) dirtyWorkload(w *workload, d *dirty) {
-	for _, u := range w.services {
-		d.add(Endpoints(u.service))
-	}
-	for _, at := range w.indexed {
-		d.add(Address(at.at))
-	}
-}
-
 // wake tells the watches of dirty topics. Sends never block.
 func (t *Table) wake(d *dirty, c *Change) {
 	for name := range d.topics {
-		if entry := t.topics[name]; entry != nil {
-			t.tell(entry, c)
-		}
+		t.tell(t.topics[name], c)
 	}
 	if len(d.namespaces) == 0 {
 		return
@@ -244,9 +245,9 @@ func (t *Table) readsServers(name Topic, namespaces map[string]struct{}) bool {
 		_, own := namespaces[parts[0]]
 		return own || s.elsewhere > 0
 	case topicAddress:
-		for _, in := range []index{t.podIPs, t.hostIPs, t.external} {
-			for _, key := range in[name.ip] {
-				if _, hit := namespaces[t.workloads[key].row.Namespace]; hit {
+		for _, in := range []index[*workload]{t.podIPs, t.hostIPs, t.external} {
+			for w := range in.at(name.ip) {
+				if _, hit := namespaces[w.row.Namespace]; hit {
 					return true
 				}
 			}
