@@ -55,7 +55,7 @@ func TestEither(t *testing.T) {
 	}
 	near, far = pair(t)
 	go d.Serve(far, Either, answer)
-	cc, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(near)
+	cc, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(near) //nolint:staticcheck // http.Transport's own wants to dial
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,7 +201,7 @@ func (c *Call) answer(head string) (*message.Response, error) {
 		return r, nil
 	}
 	c.final = true
-	c.keep = f != toEnd && r.Status != 101 && !(c.req.Method == "CONNECT" && r.Status/100 == 2) && !r.Fields.HasToken("connection", "close") &&
+	c.keep = f != toEnd && r.Status != 101 && (c.req.Method != "CONNECT" || r.Status/100 != 2) && !r.Fields.HasToken("connection", "close") &&
 		(r.Version == message.HTTP11 || r.Fields.HasToken("connection", "keep-alive"))
 	c.body.reset(&c.in, f, r.Length, c.most)
 	return r, nil

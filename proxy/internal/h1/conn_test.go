@@ -71,7 +71,6 @@ func serve(t testing.TB, handle func(*Exchange)) (net.Conn, *Conn, chan struct{}
 
 // TestServes is what a client gets for what it sends, byte for byte.
 func TestServes(t *testing.T) {
-
 	for _, tt := range []struct{ name, in, want string }{
 		{"GET", "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Line: GET a /x\r\nContent-Length: 0\r\n\r\n"},
 		{"close", "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Line: GET a /\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"},
@@ -111,7 +110,6 @@ func TestServes(t *testing.T) {
 			}
 		})
 	}
-
 }
 
 // TestClientGoes: the guard is told while an answer is waited for.
@@ -215,7 +213,7 @@ func TestPool(t *testing.T) {
 	}
 	var mu sync.Mutex
 	opened := 0
-	srv := &http.Server{ //nolint:gosec // a test's
+	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/hint" {
 				w.WriteHeader(http.StatusEarlyHints)

@@ -66,11 +66,10 @@ func headEnd(b []byte, from int) int {
 
 // cut takes the first line off, without its end. strict demands CR LF.
 func cut(s string, strict bool) (line, rest string, err error) {
-	i := strings.IndexByte(s, '\n')
-	if i < 0 {
+	line, rest, ended := strings.Cut(s, "\n")
+	if !ended {
 		return "", "", errEnding
 	}
-	line, rest = s[:i], s[i+1:]
 	if strings.HasSuffix(line, "\r") {
 		line = line[:len(line)-1]
 	} else if strict {

@@ -64,7 +64,7 @@ func appendFields(b []byte, fields message.Fields) []byte {
 
 // appendResponse writes an answer's head to a client that speaks minor version
 // minor and asked with method. It returns how the body goes out.
-func appendResponse(b []byte, r *message.Response, v message.Version, method string, closing bool) ([]byte, framing) { //nolint:revive // the state of a connection, not a switch
+func appendResponse(b []byte, r *message.Response, v message.Version, method string, closing bool) ([]byte, framing) {
 	if v == message.HTTP10 && r.Version == message.HTTP10 {
 		b = append(b, "HTTP/1.0 "...)
 	} else {

@@ -155,7 +155,8 @@ func newConn(nc net.Conn, cfg Config, server bool) *Conn {
 // hello is what a connection begins with.
 func (c *Conn) hello() {
 	pairs := [][2]uint32{
-		{uint32(frame.FirstSize), c.cfg.StreamWindow}, {uint32(frame.MaxSize), c.cfg.MaxFrame},
+		{uint32(frame.FirstSize), c.cfg.StreamWindow},
+		{uint32(frame.MaxSize), c.cfg.MaxFrame},
 		{uint32(frame.MaxList), c.cfg.MaxList},
 	}
 	if c.server {

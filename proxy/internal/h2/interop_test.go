@@ -21,8 +21,8 @@ import (
 // TestServesAnother has x/net's client speak to our server.
 func TestServesAnother(t *testing.T) {
 	near, _ := serve(t, Config{}, echo)
-	tr := &http2.Transport{AllowHTTP: true}
-	cc, err := tr.NewClientConn(near)
+	tr := &http2.Transport{AllowHTTP: true} //nolint:staticcheck // x/net's own, of which this is the test
+	cc, err := tr.NewClientConn(near)       //nolint:staticcheck // the same
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestServesAnother(t *testing.T) {
 
 func random(n int) []byte {
 	b := make([]byte, n)
-	dice := rand.New(rand.NewPCG(uint64(n), 1)) //nolint:gosec // repeatable
+	dice := rand.New(rand.NewPCG(uint64(n), 1))
 	for i := range b {
 		b[i] = byte(dice.Uint32())
 	}
@@ -81,7 +81,7 @@ func dial(t testing.TB, cfg Config, server func(net.Conn)) *Conn {
 }
 
 func xnet(h http.HandlerFunc) func(net.Conn) {
-	return func(c net.Conn) { new(http2.Server).ServeConn(c, &http2.ServeConnOpts{Handler: h}) }
+	return func(c net.Conn) { new(http2.Server).ServeConn(c, &http2.ServeConnOpts{Handler: h}) } //nolint:staticcheck // x/net's own, of which this is the test
 }
 
 // ask sends a request and reads the whole answer.

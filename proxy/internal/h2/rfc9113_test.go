@@ -3,6 +3,7 @@ package h2
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -328,10 +329,8 @@ func TestRFC9113(t *testing.T) {
 				stream = 0
 			}
 			got := r.outcome(stream)
-			for _, w := range tt.want {
-				if got == w {
-					return
-				}
+			if slices.Contains(tt.want, got) {
+				return
 			}
 			t.Errorf("got %q, want one of %q", got, tt.want)
 		})

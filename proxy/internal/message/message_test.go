@@ -63,8 +63,14 @@ func TestBodyless(t *testing.T) {
 		status int
 		want   bool
 	}{
-		{"HEAD", 200, true}, {"GET", 204, true}, {"GET", 304, true}, {"GET", 103, true}, {"CONNECT", 200, true},
-		{"CONNECT", 502, false}, {"GET", 200, false}, {"POST", 205, false},
+		{"HEAD", 200, true},
+		{"GET", 204, true},
+		{"GET", 304, true},
+		{"GET", 103, true},
+		{"CONNECT", 200, true},
+		{"CONNECT", 502, false},
+		{"GET", 200, false},
+		{"POST", 205, false},
 	} {
 		if got := Bodyless(tt.method, tt.status); got != tt.want {
 			t.Errorf("Bodyless(%s, %d) = %v", tt.method, tt.status, got)

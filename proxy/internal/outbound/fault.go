@@ -105,7 +105,7 @@ func faultOf(err error) fault {
 }
 
 // response is the fault as an answer. A gRPC client is told in gRPC's words.
-func (f fault) response(r *message.Request, informational bool) *message.Response { //nolint:revive // a setting of the proxy
+func (f fault) response(r *message.Request, informational bool) *message.Response {
 	res := &message.Response{Version: r.Version, Status: f.status, Fields: f.headers.Clone(6)}
 	h := &res.Fields
 	h.Add("Content-Length", "0")

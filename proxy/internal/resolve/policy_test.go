@@ -13,9 +13,9 @@ import (
 	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func meta(name string) *metapb.Metadata {
