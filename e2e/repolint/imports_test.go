@@ -133,7 +133,7 @@ func lintPaths(r *repo) (int, []problem) {
 	for _, m := range lintFiles.FindAllSubmatch(f.data, -1) {
 		for glob := range strings.SplitSeq(string(m[1]), ",") {
 			judged++
-			glob = strings.Trim(glob, `" `)
+			glob = strings.TrimPrefix(strings.Trim(glob, `" `), "!") // "!" takes a directory out of a rule
 			if dir := strings.TrimSuffix(strings.TrimPrefix(glob, "**/"), "/**"); !r.exists(dir) {
 				missing(glob)
 			}
