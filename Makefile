@@ -81,11 +81,14 @@ images: clusterbins clustertool ## build Weft's images from static binaries into
 clustertool:  ## build the command that starts clusters into .bin
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/ ./e2e/cmd/weft-cluster
-e2e-cluster: clusterbins ## prove the promises on a cluster started here, as root, or on KUBECONFIG's (REGISTRY=, TAG=); RATE=, RUN=text
+e2e-cluster: clusterbins ## prove the promises on a cluster started here, as root, or on KUBECONFIG's (REGISTRY=, TAG=, NATS=image); RATE=, RUN=text
 	@[ -n "$(KUBECONFIG)" ] || $(MAKE) --no-print-directory images
 	@mkdir -p $(BIN) && go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./tools/weft
 	cd e2e && WEFT_CLUSTER=1 WEFT_BIN=$(BIN) go test -count 1 -v -timeout 40m -run 'TestPromises/(helm_installs|$(or $(RUN),.*))' ./promises \
-		-args $(if $(REGISTRY),-registry $(REGISTRY)) $(if $(TAG),-tag $(TAG)) $(if $(RATE),-rate $(RATE))
+		-args $(if $(REGISTRY),-registry $(REGISTRY)) $(if $(TAG),-tag $(TAG)) $(if $(NATS),-nats $(NATS)) $(if $(RATE),-rate $(RATE))
+e2e-ha: clusterbins images ## prove the promises that take three nodes: one that dies, the trust anchor replaced, the move to CNI; as root, RATE=
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./tools/weft
+	cd e2e && WEFT_CLUSTER=1 WEFT_BIN=$(BIN) go test -count 1 -v -timeout 60m -run TestHighAvailability ./promises -args $(if $(RATE),-rate $(RATE))
 ci:           ## everything that must hold before a change lands
 	$(MAKE) tools
 	$(MAKE) gen && git diff --exit-code
@@ -100,7 +103,7 @@ ci:           ## everything that must hold before a change lands
 	@if [ -d ../shared/cases ]; then $(MAKE) cases CASES=../shared/cases; fi
 	$(MAKE) clustertool
 	@if $(BIN)/weft-cluster -dir $(BIN)/try up && $(BIN)/weft-cluster -dir $(BIN)/try down; then \
-		$(MAKE) e2e-cluster RATE=30 RUN='three_tiers|where_all_is_denied|helm_uninstall'; \
+		$(MAKE) e2e-cluster RATE=30 RUN='three_tiers|where_all_is_denied|drained|helm_uninstall'; \
 	else \
 		echo "no cluster can be started on this machine, for the reason above: the promises are not tested here"; \
 	fi
@@ -117,4 +120,4 @@ $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
 .PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins \
-	clusterbins cluster cluster-down clustertool images e2e-cluster sim bench
+	clusterbins cluster cluster-down clustertool images e2e-cluster e2e-ha sim bench
