@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/destination/internal/ports"
 )
@@ -109,13 +108,14 @@ func DecodeCluster(value []byte) (*Cluster, error) {
 }
 
 // DecodeEndpoint reads a row of the table endpoints. Whose it is, its key says.
-func DecodeEndpoint(value []byte) (*Endpoint, error) {
+func DecodeEndpoint(key string, value []byte) (*Endpoint, error) {
 	m, err := unmarshal(value, &busv1.Endpoint{})
 	if err != nil {
 		return nil, err
 	}
 	e := &Endpoint{
 		Common:   &Common{Slice: NameOf(m.GetSlice())},
+		Key:      key,
 		Workload: m.GetWorkload(),
 		Ready:    m.GetReady(),
 		Hostname: m.GetHostname(),
@@ -159,9 +159,10 @@ func DecodeWorkload(key string, value []byte) (*Workload, error) {
 		Node:        NameOf(m.GetNode()),
 		Terminating: m.GetTerminating(),
 	}
-	// Parts of the key are slices of its own bytes: what is equal costs nothing.
-	if parts := bus.Parts(key); len(parts) == 3 && parts[1] == w.Namespace && parts[2] == w.Name {
-		w.Namespace, w.Name = parts[1], parts[2]
+	// As parts of the key they cost nothing. What the key escapes is not equal.
+	_, rest, _ := strings.Cut(key, "/")
+	if namespace, name, _ := strings.Cut(rest, "/"); namespace == w.Namespace && name == w.Name {
+		w.Namespace, w.Name = namespace, name
 	}
 	if len(m.GetLabels()) > 0 {
 		w.Labels = maps.Clone(m.GetLabels())

@@ -70,6 +70,8 @@ func (s *Service) Port(number uint16) (ServicePort, bool) {
 // Endpoint is one address of one EndpointSlice.
 type Endpoint struct {
 	*Common
+	// Key is its key in the log: namespace, service, slice and address.
+	Key string
 	// Address is invalid when the slice holds something that is no IP (a name);
 	// such an endpoint is never answered.
 	Address netip.Addr

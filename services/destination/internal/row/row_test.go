@@ -65,7 +65,7 @@ func TestDecodeLeavesOutWhatIsNone(t *testing.T) {
 	if got := s.Opaque.String(); got != "80-81,5600" {
 		t.Errorf("opaque ports %q", got)
 	}
-	e, err := row.DecodeEndpoint(bus.Encode(&busv1.Endpoint{Address: "db.example.com", Ready: true}))
+	e, err := row.DecodeEndpoint("k", bus.Encode(&busv1.Endpoint{Address: "db.example.com", Ready: true}))
 	if err != nil || e.Address.IsValid() {
 		t.Errorf("an address that is a name: %v, %v", e, err)
 	}
@@ -80,7 +80,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0xff, 0x01})
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		_, _ = row.DecodeService("k", b)
-		_, _ = row.DecodeEndpoint(b)
+		_, _ = row.DecodeEndpoint("k", b)
 		_, _ = row.DecodeWorkload("k", b)
 		_, _ = row.DecodeTemplate(b)
 		_, _ = row.DecodeNode(b)

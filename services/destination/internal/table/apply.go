@@ -2,6 +2,9 @@ package table
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -23,36 +26,63 @@ type change func(t *Table, dirty *dirty)
 // that readers wait only for pointers to be moved. It never waits for a reader
 // of the answers. Only one goroutine may call it.
 func (t *Table) Apply(cut bus.Cut) []BadRow {
-	var bad []BadRow
 	all := cut.Changes
 	if cut.Complete {
 		// Only this goroutine writes, so reading needs no lock.
-		all = append(t.absent(all), all...)
-	}
-	changes := make([]change, 0, len(all))
-	for _, c := range all {
-		apply, err := t.decode(c)
-		if err != nil {
-			bad = append(bad, BadRow{Table: c.Table, Key: c.Key, Err: err})
-			continue
-		}
-		if apply != nil {
-			changes = append(changes, apply)
+		if gone := t.absent(all); len(gone) > 0 {
+			all = append(gone, all...)
 		}
 	}
+	changes, bad := t.decodeAll(all)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cuts++
 	d := t.dirty()
 	for _, apply := range changes {
-		apply(t, d)
+		if apply != nil {
+			apply(t, d)
+		}
 	}
 	if cut.Complete {
 		t.synced = true
 	}
 	t.wake(d, &Change{ObservedAt: cut.ObservedAt, Trace: cut.Trace})
 	return bad
+}
+
+// decodeEach is how many changes are worth a goroutine: a millisecond's.
+const decodeEach = 1000
+
+// decodeAll turns changes into what to do, each at its own place, nil for nothing.
+// A large cluster's first cut is most of a replica's start, so all processors
+// share it.
+func (t *Table) decodeAll(all []bus.Change) ([]change, []BadRow) {
+	each := max(decodeEach, 1+len(all)/runtime.GOMAXPROCS(0))
+	changes := make([]change, len(all))
+	bad := make([][]BadRow, 0, 1+len(all)/each)
+	var parts sync.WaitGroup
+	for from := 0; from < len(all); from += each {
+		bad = append(bad, nil)
+		to, wrong := min(from+each, len(all)), &bad[len(bad)-1]
+		decode := func() {
+			for i := from; i < to; i++ {
+				apply, err := t.decode(all[i])
+				if err != nil {
+					*wrong = append(*wrong, BadRow{Table: all[i].Table, Key: all[i].Key, Err: err})
+					continue
+				}
+				changes[i] = apply
+			}
+		}
+		if to == len(all) {
+			decode() // the last part, and so a small cut, needs no goroutine
+		} else {
+			parts.Go(decode)
+		}
+	}
+	parts.Wait()
+	return changes, slices.Concat(bad...)
 }
 
 // decode turns a change of the log into what to do with it; nil for the tables
@@ -103,7 +133,7 @@ func decodeEndpoint(c bus.Change) (change, error) {
 	namespace, owner := parts[0], ServiceKey(parts[0], parts[1])
 	var next *row.Endpoint
 	if c.Value != nil {
-		e, err := row.DecodeEndpoint(c.Value)
+		e, err := row.DecodeEndpoint(c.Key, c.Value)
 		if err != nil {
 			return nil, err
 		}

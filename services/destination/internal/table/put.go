@@ -3,6 +3,7 @@ package table
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/destination/internal/row"
@@ -60,20 +61,32 @@ func (t *Table) putEndpoint(namespace, owner, key string, next *row.Endpoint, d 
 		s = &service{key: owner}
 		t.services[owner] = s
 	}
-	if old := s.endpoints[key]; old != nil {
-		t.unlink(namespace, s, old)
-		delete(s.endpoints, key)
+	i, found := s.find(key)
+	if found {
+		t.unlink(namespace, s, s.endpoints[i])
+	}
+	switch {
+	case next == nil && found:
+		s.endpoints = slices.Delete(s.endpoints, i, i+1)
+	case next == nil:
+	case found:
+		next.Key = s.endpoints[i].Key // the log keeps the first of equal ones, too
+		s.endpoints[i] = next
+	default:
+		s.endpoints = slices.Insert(s.endpoints, i, next)
 	}
 	if next != nil {
-		if s.endpoints == nil {
-			s.endpoints = make(map[string]*row.Endpoint, 1)
-		}
 		next.Common = s.share(next.Common)
-		s.endpoints[key] = next
 		t.link(namespace, s, next)
 	}
 	t.tidyService(s)
 	d.add(Endpoints(owner))
+}
+
+// find is where the endpoint of that key is or would be. A large cut comes in
+// order, so it appends; one change among twenty thousand moves 160 KB at most.
+func (s *service) find(key string) (int, bool) {
+	return slices.BinarySearchFunc(s.endpoints, key, func(e *row.Endpoint, key string) int { return strings.Compare(e.Key, key) })
 }
 
 // share finds what another endpoint said already, or keeps c for the next.

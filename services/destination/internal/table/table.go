@@ -48,7 +48,7 @@ type Table struct {
 type service struct {
 	key       string
 	row       *row.Service
-	endpoints map[string]*row.Endpoint
+	endpoints []*row.Endpoint // in the order of their keys
 	// commons are what the last endpoints said, for the next ones to share.
 	commons []*row.Common
 	// elsewhere counts endpoints whose workload is in another namespace, so that
