@@ -112,8 +112,24 @@ func (m *mesh) front(t *testing.T, name string, args ...string) (*proc.Process, 
 
 var heapLine = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// liveHeap is what a process holds after a collection, in MB.
+// liveHeap is what a process holds after a collection, in MB, once values have
+// come to rest: until it falls no more.
 func liveHeap(t *testing.T, p *proc.Process) float64 {
+	t.Helper()
+	least, since := heapNow(t, p), 0
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for tries := 0; since < 3 && tries < 60; tries++ {
+		<-tick.C
+		now := heapNow(t, p)
+		if since++; now < least*0.99 {
+			least, since = now, 0
+		}
+	}
+	return least
+}
+
+func heapNow(t *testing.T, p *proc.Process) float64 {
 	t.Helper()
 	page, err := p.Get("/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
