@@ -361,3 +361,41 @@ func TestReadyIsExact(t *testing.T) {
 		}
 	}
 }
+
+// TestNoWordWithinAnAnswer: a client that waits to be told to send its body is
+// not told so any more once its answer has begun.
+func TestNoWordWithinAnAnswer(t *testing.T) {
+	near, _, done := serve(t, func(x *Exchange) {
+		body := x.Body()
+		_ = x.Respond(&message.Response{Status: 403, Length: 4})
+		_ = x.Write([]byte("no"))
+		_ = x.Flush()
+		read := make(chan struct{})
+		go func() { defer close(read); _, _ = body.Next() }() // as an upload that comes late
+		x.Abort(errors.New("not wanted"))
+		<-read
+		_ = x.Write([]byte("no"))
+		_ = x.Finish(nil)
+	})
+	_, _ = io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+	got, err := io.ReadAll(near)
+	if want := "HTTP/1.1 403 Forbidden\r\nContent-Length: 4\r\nConnection: close\r\n\r\nnono"; string(got) != want || err != nil {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	<-done
+}
+
+// TestRefusedWithoutItsBody: who did not ask for the body says that the connection
+// ends, for the client may or may not send it.
+func TestRefusedWithoutItsBody(t *testing.T) {
+	near, _, done := serve(t, func(x *Exchange) {
+		_ = x.Respond(&message.Response{Status: 403})
+		_ = x.Finish(nil)
+	})
+	_, _ = io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
+	got, err := io.ReadAll(near)
+	if want := "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"; string(got) != want || err != nil {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	<-done
+}

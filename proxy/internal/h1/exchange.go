@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,9 +23,10 @@ type Exchange struct {
 
 	keep      bool // the connection may be used again
 	spoiled   atomic.Bool
-	expects   bool
-	continued atomic.Bool // the client has been told to send its body, or has sent some
-	asked     bool        // Body was called
+	expects   bool        // the client waits for a word before it sends its body
+	continued atomic.Bool // it has been told to, or has sent some
+	word      sync.Mutex  // is held while it is told
+	answered  bool        // the answer has begun: no word may come in the middle of it
 	closing   bool        // the answer says that the connection ends with it
 	finished  bool
 	broken    bool
@@ -48,18 +50,14 @@ func (x *Exchange) Body() message.Body {
 		x.read.Store(true)
 		return nil
 	}
-	if !x.asked {
-		x.asked = true
-		x.expects = x.req.Version == message.HTTP11 && x.req.Fields.HasToken("expect", "100-continue")
-	}
 	return x
 }
 
 // Next is message.Body's. The first call tells a client that waits for it to go
 // on.
 func (x *Exchange) Next() ([]byte, error) {
-	if x.expects && !x.continued.Swap(true) && len(x.c.in.Bytes()) == 0 {
-		if _, err := x.c.nc.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
+	if x.expects && !x.continued.Load() {
+		if err := x.tell(); err != nil {
 			return nil, err
 		}
 	}
@@ -68,6 +66,17 @@ func (x *Exchange) Next() ([]byte, error) {
 		x.read.Store(true)
 	}
 	return p, err
+}
+
+// tell says 100, unless the answer has begun meanwhile.
+func (x *Exchange) tell() error {
+	x.word.Lock()
+	defer x.word.Unlock()
+	if x.answered || x.continued.Swap(true) || len(x.c.in.Bytes()) > 0 {
+		return nil
+	}
+	_, err := x.c.nc.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n"))
+	return err
 }
 
 // Ready is message.Body's.
@@ -113,6 +122,11 @@ func (x *Exchange) Respond(r *message.Response) error {
 	x.c.mu.Lock()
 	leaving := x.c.leaving
 	x.c.mu.Unlock()
+	if x.expects {
+		x.word.Lock()
+		x.answered = true
+		x.word.Unlock()
+	}
 	toClose := r.Length == message.Unknown && x.req.Version == message.HTTP10 && !message.Bodyless(x.req.Method, r.Status)
 	if leaving || toClose || r.Fields.HasToken("connection", "close") || x.unread() {
 		x.keep = false

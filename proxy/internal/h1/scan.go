@@ -132,7 +132,7 @@ func requestLine(r *message.Request, line string) error {
 	}
 	switch {
 	case method == "CONNECT":
-		if r.Version == message.HTTP10 || !authority(target) || strings.IndexByte(target, ':') < 0 {
+		if r.Version == message.HTTP10 || !message.ValidAuthority(target) || strings.IndexByte(target, ':') < 0 {
 			return errTarget
 		}
 		r.Authority = target
@@ -159,22 +159,10 @@ func absolute(r *message.Request, target string) error {
 	if r.Target == "" || r.Target[0] == '?' {
 		r.Target = "/" + r.Target
 	}
-	if r.Authority == "" || !authority(r.Authority) {
+	if r.Authority == "" || !message.ValidAuthority(r.Authority) {
 		return errTarget
 	}
 	return nil
-}
-
-// authority reports whether s may be a host with or without a port (RFC 3986
-// §3.2.2; underscores and the like are left to whoever looks the name up).
-func authority(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c <= ' ', c >= 0x7f, strings.IndexByte("@/,?#\\\"<>^`{|}", c) >= 0:
-			return false
-		}
-	}
-	return true
 }
 
 // host checks the Host field and makes it the authority where there is no other.
@@ -184,7 +172,7 @@ func host(r *message.Request) error {
 		if !message.Is(r.Fields[i].Name, "host") {
 			continue
 		}
-		if n++; n > 1 || !authority(r.Fields[i].Value) {
+		if n++; n > 1 || !message.ValidAuthority(r.Fields[i].Value) {
 			return errHost
 		}
 		if r.Authority == "" {

@@ -128,6 +128,7 @@ func (c *Conn) one() bool {
 	x := &c.x
 	*x = Exchange{c: c, req: r, keep: keepAlive(r)}
 	x.body.reset(&c.in, f, r.Length, c.cfg.MaxHead)
+	x.expects = f != none && r.Version == message.HTTP11 && r.Fields.HasToken("expect", "100-continue")
 	c.cfg.Handle(x)
 	return c.after(x)
 }

@@ -129,9 +129,7 @@ func Server(nc net.Conn, cfg Config) *Conn { return newConn(nc, cfg, true) }
 // Client speaks to a server. Requests may be opened at once, but are answered
 // only while Run runs.
 func Client(nc net.Conn, cfg Config) *Conn {
-	c := newConn(nc, cfg, false)
-	c.next = 1
-	return c
+	return newConn(nc, cfg, false)
 }
 
 func newConn(nc net.Conn, cfg Config, server bool) *Conn {
@@ -144,6 +142,8 @@ func newConn(nc net.Conn, cfg Config, server bool) *Conn {
 	}
 	if server {
 		c.peer.maxStreams = 0
+	} else {
+		c.next = 1
 	}
 	c.in.Reset(nc)
 	c.mu.Lock()

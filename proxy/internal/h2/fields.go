@@ -16,6 +16,7 @@ var (
 	errMissing    = errors.New("a pseudo-header field is missing or empty")
 	errConnect    = errors.New("CONNECT with more than an authority")
 	errHost       = errors.New("more than one host")
+	errAuthority  = errors.New("an authority that is none")
 )
 
 // readRequest takes the pseudo-header fields out of a request's fields.
@@ -42,6 +43,9 @@ func readRequest(fields message.Fields) (*message.Request, error) {
 		if r.Authority == "" || r.Scheme != "" || r.Target != "" {
 			return nil, errConnect
 		}
+		if !message.ValidAuthority(r.Authority) {
+			return nil, errAuthority
+		}
 		return r, nil
 	}
 	switch {
@@ -51,14 +55,16 @@ func readRequest(fields message.Fields) (*message.Request, error) {
 		return nil, errName
 	case r.Target[0] != '/' && (r.Target != "*" || r.Method != "OPTIONS"):
 		return nil, errMissing
-	case !visible(r.Target), !visible(r.Authority):
+	case !visible(r.Target), !token(r.Scheme):
 		return nil, errValue
 	}
 	if r.Authority == "" {
 		r.Authority = r.Fields.Get("host")
-		if !visible(r.Authority) {
-			return nil, errValue
-		}
+	}
+	// These become lines of HTTP/1 if that is what the application speaks: what is
+	// a line's end there, or a path, would be another request than was judged.
+	if !message.ValidAuthority(r.Authority) {
+		return nil, errAuthority
 	}
 	if len(r.Fields.Values("host")) > 1 {
 		return nil, errHost
@@ -189,9 +195,10 @@ func tchar(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
+// visible reports whether s may be a path and a query.
 func visible(s string) bool {
 	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f {
+		if s[i] <= ' ' || s[i] == 0x7f || s[i] == '#' {
 			return false
 		}
 	}

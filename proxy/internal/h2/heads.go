@@ -105,9 +105,12 @@ func (c *Conn) request(at heads, fields message.Fields, tooLong bool) error {
 		c.mu.Unlock()
 		return &frame.StreamError{Stream: at.stream, Code: frame.RefusedStream, Why: "too many streams, or too late"}
 	case tooLong:
-		c.tooLarge(at)
+		err := c.reply()
+		if err == nil {
+			c.tooLarge(at)
+		}
 		c.mu.Unlock()
-		return nil
+		return err
 	}
 	req, err := readRequest(fields)
 	if err != nil {

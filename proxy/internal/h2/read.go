@@ -163,7 +163,10 @@ func (c *Conn) onData(h frame.Head, p []byte) error {
 		c.pay(nil, len(p)) // it was reset; the peer may not know yet
 		return c.closedStream(h.Stream)
 	}
+	// What is thrown away is paid for all the same: the window is the connection's,
+	// and other streams need it.
 	if s.recvWindow -= int64(len(p)); s.recvWindow < 0 {
+		c.pay(nil, len(p))
 		return &frame.StreamError{Stream: h.Stream, Code: frame.FlowControlError, Why: "more than the stream's window"}
 	}
 	switch {
@@ -171,6 +174,7 @@ func (c *Conn) onData(h frame.Head, p []byte) error {
 		c.pay(nil, len(p))
 		return &frame.StreamError{Stream: h.Stream, Code: frame.StreamClosed, Why: "DATA after the end"}
 	case !s.begun:
+		c.pay(nil, len(p))
 		return &frame.StreamError{Stream: h.Stream, Code: frame.ProtocolError, Why: "DATA before the head"}
 	}
 	c.pay(s, len(p)-len(content)) // padding goes nowhere
@@ -180,6 +184,7 @@ func (c *Conn) onData(h frame.Head, p []byte) error {
 		}
 	}
 	if err := s.count(len(content), h.Has(frame.EndStream)); err != nil {
+		c.pay(nil, len(content))
 		return err
 	}
 	if s.quit != nil {

@@ -46,6 +46,17 @@ func TestRFC9113(t *testing.T) {
 		do   func(r *raw)
 		want []string
 	}{
+		{"8.3.1 an authority with a path", func(r *raw) {
+			r.headers(1, true, ":method: GET", ":scheme: http", ":path: /", ":authority: a.test/admin?")
+		}, any(protocol)},
+		{"8.3.1 a host with a path", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: /", "host: a.test/admin?") }, any(protocol)},
+		{"8.3.1 a scheme with a line's end", func(r *raw) {
+			r.headers(1, true, ":method: GET", ":scheme: http\r\nx: y", ":path: /", ":authority: a.test")
+		}, any(protocol)},
+		{"8.3.1 a fragment", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: /a#b", ":authority: a.test") }, any(protocol)},
+		{"8.5 CONNECT with a request in its authority", func(r *raw) {
+			r.headers(1, true, ":method: CONNECT", ":authority: a:80 HTTP/1.1\r\nHost: a\r\n\r\nGET /admin HTTP/1.1\r\nHost: a")
+		}, any(protocol)},
 		{"4.1 an unknown type is ignored", func(r *raw) { r.must(r.WriteRawFrame(0x16, 0, 0, []byte("x"))); r.ping() }, fine},
 		{"4.1 unknown flags are ignored", func(r *raw) { r.must(r.WriteRawFrame(http2.FramePing, 0xfe&^1, 0, make([]byte, 8))) }, fine},
 		{"4.1 the reserved bit is ignored", func(r *raw) {

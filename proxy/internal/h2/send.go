@@ -21,7 +21,7 @@ func (c *Conn) Open(ctx context.Context, r *message.Request, end bool) (*Stream,
 		case !c.usable():
 			return nil, &UnsentError{Err: ErrSpent}
 		}
-		if uint32(len(c.streams)) < c.peer.maxStreams {
+		if uint32(len(c.streams)) < c.peer.maxStreams && len(c.out) < highWater {
 			break
 		}
 		turn := make(chan struct{})
@@ -112,7 +112,10 @@ func (c *Conn) leaveQueue(turn chan struct{}) {
 // nothing to wait for any more. It is called with the lock held.
 func (c *Conn) wakeQueue() {
 	n := len(c.queue)
-	if c.usable() {
+	switch {
+	case c.usable() && len(c.out) >= highWater:
+		n = 0 // the flusher comes back
+	case c.usable():
 		n = min(n, max(0, int(c.peer.maxStreams)-len(c.streams)))
 	}
 	for _, turn := range c.queue[:n] {
@@ -172,6 +175,7 @@ func (s *Stream) Close() {
 func (s *Stream) Interim(r *message.Response) error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	s.wait()
 	if s.err != nil {
 		return s.err
 	}
@@ -220,11 +224,31 @@ func (s *Stream) flushHead(end bool) {
 func (s *Stream) Flush() error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	if s.pending != nil {
+		s.wait()
+	}
 	if s.err != nil {
 		return s.err
 	}
 	s.flushHead(false)
 	return nil
+}
+
+// wait lets a head wait while too much waits to be written: no window bounds
+// heads, and a client that never reads could ask for them without end.
+func (s *Stream) wait() {
+	for s.err == nil && len(s.c.out) >= highWater {
+		s.block()
+	}
+}
+
+// block waits for a window, or for room to write.
+func (s *Stream) block() {
+	if !s.waiting {
+		s.waiting = true
+		s.c.blocked = append(s.c.blocked, s)
+	}
+	s.cond.Wait()
 }
 
 // Write sends a piece of a body. It waits for the peer's windows, and while too
@@ -233,6 +257,9 @@ func (s *Stream) Write(p []byte) error {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.pending != nil {
+		s.wait()
+	}
 	if s.err == nil {
 		s.flushHead(false)
 	}
@@ -245,11 +272,7 @@ func (s *Stream) Write(p []byte) error {
 		}
 		n := min(len(p), c.room(s))
 		if n == 0 {
-			if !s.waiting {
-				s.waiting = true
-				c.blocked = append(c.blocked, s)
-			}
-			s.cond.Wait()
+			s.block()
 			continue
 		}
 		c.data(s, p[:n])
@@ -263,6 +286,9 @@ func (s *Stream) Finish(trailer message.Fields) error {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.pending != nil || len(trailer) > 0 {
+		s.wait()
+	}
 	switch {
 	case s.err != nil:
 		return s.err

@@ -46,6 +46,7 @@ func (c *Conn) flush() {
 		c.out, c.control = nil, 0
 		c.started = c.queued
 		c.wakeBlocked()
+		c.wakeQueue()
 		if len(b) == 0 {
 			c.flushing = false
 			over := c.err != nil

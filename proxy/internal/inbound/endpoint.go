@@ -67,6 +67,9 @@ func (in *Inbound) request(x *exchange) *message.Request {
 			out.Version = message.HTTP10
 		}
 		out.Scheme = ""
+		if out.Authority != "" && out.Fields.Has("host") {
+			out.Fields.Set("host", out.Authority) // the host that the policy has judged (RFC 9113 §8.3.1)
+		}
 	}
 	return &out
 }
@@ -117,23 +120,20 @@ func hopByHop(f *message.Fields) {
 	if strings.EqualFold(f.Get("upgrade"), "h2c") {
 		f.Del("http2-settings")
 	}
-	for _, line := range f.Values("connection") {
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.Trim(name, " \t")
-			if name != "" && !message.Is(name, "host") && !message.Is(name, "content-length") {
-				f.Del(name)
-			}
-		}
-	}
-	f.DelFunc(func(name string) bool {
-		switch len(name) {
-		case 7:
-			return message.Is(name, "upgrade")
-		case 10:
-			return message.Is(name, "connection") || message.Is(name, "keep-alive")
-		case 16:
-			return message.Is(name, "proxy-connection")
-		}
-		return false
+	f.DelListed("connection", func(name string) bool {
+		return hop(name) || message.Is(name, "close") || message.Is(name, "host") || message.Is(name, "content-length")
 	})
+	f.DelFunc(hop)
+}
+
+func hop(name string) bool {
+	switch len(name) {
+	case 7:
+		return message.Is(name, "upgrade")
+	case 10:
+		return message.Is(name, "connection") || message.Is(name, "keep-alive")
+	case 16:
+		return message.Is(name, "proxy-connection")
+	}
+	return false
 }

@@ -56,7 +56,7 @@ func (in *Inbound) limit(next handler) handler {
 func (in *Inbound) mesh(next handler) handler {
 	return func(x *exchange) {
 		r := x.req
-		if p, ok := origproto.Take(&r.Fields); ok && r.Version == message.HTTP2 {
+		if p, ok := origproto.Take(&r.Fields); ok && r.Version == message.HTTP2 && r.Method != http.MethodConnect {
 			x.upgraded, x.proto = true, p
 		}
 		if isUpgrade(r) {

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/header"
+	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
 func open(c *config.Config) { c.Policy.Default = "all-unauthenticated" }
@@ -324,5 +326,34 @@ func TestFramingIsKept(t *testing.T) {
 		if !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
 			t.Errorf("%s %s: %q; want %q and no %q", tt.method, tt.path, got, tt.want, tt.not)
 		}
+	}
+}
+
+// TestOneHostIsJudged: what the application is asked for is what the policy has
+// judged, whatever else the client says of it.
+func TestOneHostIsJudged(t *testing.T) {
+	at := app(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.Host) }))
+	w := newWorld(t, open).redirectTo(at).run()
+	friend := w.ca.Local(t, alice)
+	conn, err := w.tls(friend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := h2.Client(conn, h2.Config{})
+	go func() { _ = c.Run() }()
+	t.Cleanup(c.Close)
+	s, err := c.Open(t.Context(), &message.Request{
+		Method: "GET", Authority: "web", Target: "/",
+		Fields: message.Fields{{Name: "host", Value: "other"}, {Name: "l5d-orig-proto", Value: "HTTP/1.1"}},
+	}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if res, err := s.Response(); err != nil || res.Status != 200 {
+		t.Fatalf("%v, %v", res, err)
+	}
+	if p, err := s.Next(); string(p) != "web" {
+		t.Errorf("the application was asked for %q, %v", p, err)
 	}
 }

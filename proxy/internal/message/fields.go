@@ -118,6 +118,35 @@ func (f *Fields) DelFunc(drop func(name string) bool) {
 	*f = kept
 }
 
+// DelListed removes the lines whose name is listed by a list field, but for the
+// names that keep names. A client writes the list, as long as a head may be: so it
+// is gone through once, not once for every line.
+func (f *Fields) DelListed(list string, keep func(name string) bool) {
+	var listed map[string]struct{}
+	for i := range *f {
+		if !Is((*f)[i].Name, list) {
+			continue
+		}
+		for name := range strings.SplitSeq((*f)[i].Value, ",") {
+			name = strings.Trim(name, " \t")
+			if name == "" || keep(name) {
+				continue
+			}
+			if listed == nil {
+				listed = map[string]struct{}{}
+			}
+			listed[strings.ToLower(name)] = struct{}{}
+		}
+	}
+	if listed == nil {
+		return
+	}
+	f.DelFunc(func(name string) bool {
+		_, ok := listed[strings.ToLower(name)]
+		return ok
+	})
+}
+
 // Clone returns fields of its own, with room for more.
 func (f Fields) Clone(more int) Fields {
 	if f == nil && more == 0 {

@@ -76,6 +76,18 @@ func (r *Request) GRPC() bool {
 	return strings.HasPrefix(r.Fields.Get("content-type"), "application/grpc")
 }
 
+// ValidAuthority reports whether s may be a host with or without a port (RFC 3986
+// §3.2.2; underscores and the like are left to whoever looks the name up).
+func ValidAuthority(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c <= ' ', c >= 0x7f, strings.IndexByte("@/,?#\\\"<>^`{|}", c) >= 0:
+			return false
+		}
+	}
+	return true
+}
+
 // Safe reports whether doing the request twice is as doing it once, and it asks
 // for nothing to change (RFC 9110 §9.2.1).
 func (r *Request) Safe() bool {

@@ -3,6 +3,7 @@ package message
 import (
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,5 +115,25 @@ func TestDrain(t *testing.T) {
 		if got := Drain(&tt.in, tt.most); got != tt.want {
 			t.Errorf("Drain = %v, want %v", got, tt.want)
 		}
+	}
+}
+
+// TestDelListed: what Connection lists is removed, at a cost that does not grow
+// with the product of the list and the lines.
+func TestDelListed(t *testing.T) {
+	f := Fields{{Name: "Connection", Value: "X-A, keep-alive,,x-b\t"}, {Name: "x-a", Value: "1"}, {Name: "Host", Value: "h"}, {Name: "connection", Value: "host"}, {Name: "X-B", Value: "2"}}
+	f.DelListed("connection", func(name string) bool { return Is(name, "host") || Is(name, "keep-alive") })
+	want := Fields{{Name: "Connection", Value: "X-A, keep-alive,,x-b\t"}, {Name: "Host", Value: "h"}, {Name: "connection", Value: "host"}}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Error(diff)
+	}
+	var many Fields
+	for range 4000 {
+		many.Add("X", "y")
+	}
+	many.Add("Connection", strings.Repeat("a,", 100_000))
+	many.DelListed("connection", func(string) bool { return false }) // minutes, if every name went through all lines
+	if len(many) != 4001 {
+		t.Errorf("%d lines are left", len(many))
 	}
 }

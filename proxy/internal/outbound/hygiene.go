@@ -32,14 +32,9 @@ func hop(name string) bool {
 func strip(f *message.Fields) {
 	// TE may only say that trailers are welcome, over HTTP/2 nothing else.
 	trailers := f.HasToken("te", "trailers")
-	for _, line := range f.Values("connection") {
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.Trim(name, " \t")
-			if name != "" && !hop(name) && !message.Is(name, "close") && !message.Is(name, "host") && !message.Is(name, "content-length") {
-				f.Del(name)
-			}
-		}
-	}
+	f.DelListed("connection", func(name string) bool {
+		return hop(name) || message.Is(name, "close") || message.Is(name, "host") || message.Is(name, "content-length")
+	})
 	f.DelFunc(hop)
 	if trailers {
 		f.Add("Te", "trailers")
