@@ -1,0 +1,193 @@
+package proxy
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weftmesh/weft/e2e/internal/proc"
+)
+
+var (
+	rounds  = flag.Int("rounds", 2, "how often each proxy has its turn in each row")
+	round   = flag.Duration("round", 100*time.Millisecond, "length of a turn: once for the load, once more for the latency")
+	rate    = flag.Int("rate", 200, "requests a second while the latency is measured")
+	budgets = flag.Bool("assert", false, "fail if weft-proxy costs more than its budgets")
+	out     = flag.String("json", "", "file to write the results to as JSON")
+)
+
+// ours is weft-proxy's name in the table; net/http's is its reference.
+const ours, reference = "weft-proxy", "net/http"
+
+// The budgets: what a request through weft-proxy may cost in processor time,
+// relative to net/http's pair in the same run.
+var budgetOf = [2]float64{1, 1}
+
+// subject is a proxy that is measured, or why it is not.
+type subject struct {
+	name, missing string
+	hops          [2]hop // one and two
+}
+
+// hop is where a request enters, where it wants to go, and the processes that carry it.
+type hop struct {
+	addr, target string
+	pids         []int
+}
+
+// row is a kind of traffic.
+type row struct{ hops, conns int }
+
+var rows = []row{{1, 16}, {1, 128}, {2, 16}, {2, 128}}
+
+func (r row) String() string {
+	if r.hops == 1 {
+		return fmt.Sprintf("one hop, HTTP/1.1, %d connections", r.conns)
+	}
+	return fmt.Sprintf("two hops, mTLS, HTTP/1.1, %d connections", r.conns)
+}
+
+// result is one line of the table. Each value is the median of the rounds, but
+// the quantiles are of all requests, and the memory is the most that was seen.
+type result struct {
+	Row         string  `json:"row"`
+	Proxy       string  `json:"proxy"`
+	Missing     string  `json:"missing,omitempty"`
+	CPU         float64 `json:"cpuMicrosecondsPerRequest"`
+	Throughput  float64 `json:"requestsPerSecond"`
+	P50         float64 `json:"p50Microseconds"`
+	P99         float64 `json:"p99Microseconds"`
+	RSS         float64 `json:"rssMB"`
+	ToBest      float64 `json:"cpuToBestPeer"`
+	ToReference float64 `json:"cpuToNetHTTP"`
+
+	cpus, throughputs []float64
+	late              []time.Duration
+}
+
+var results []*result
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		fmt.Fprintln(os.Stderr, play(role))
+		os.Exit(1)
+	}
+	flag.Parse()
+	code := m.Run()
+	printTable()
+	if *out != "" {
+		body, err := json.MarshalIndent(results, "", "  ")
+		if err == nil {
+			err = os.WriteFile(*out, append(body, '\n'), 0o600)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func TestProxies(t *testing.T) {
+	for _, name := range []string{"weft", "watcher", "destination", "policy", "identity", "weft-proxy"} {
+		proc.Binary(t, name) // may be built, which takes all processors
+	}
+	if err := pinSelf(); err != nil {
+		t.Fatal(err)
+	}
+	again(t, "application", loadCore, layout{})
+	listens(t, application)
+	listens(t, booksIP+":8080")
+	subjects := append([]subject{newMesh(t)}, newPeers(t)...)
+
+	table := map[row][]*result{}
+	for _, r := range rows {
+		for _, s := range subjects {
+			table[r] = append(table[r], &result{Row: r.String(), Proxy: s.name, Missing: s.missing})
+		}
+	}
+	for range *rounds {
+		for _, r := range rows {
+			for i, s := range subjects {
+				if s.missing == "" {
+					table[r][i].turn(t, r, s.hops[r.hops-1])
+				}
+			}
+		}
+	}
+	for _, r := range rows {
+		conclude(table[r])
+		results = append(results, table[r]...)
+		if mine := table[r][0]; *budgets && mine.ToReference > budgetOf[r.hops-1] {
+			t.Errorf("%s: %.3g times the processor time of %s, want %.3g at most", r, mine.ToReference, reference, budgetOf[r.hops-1])
+		}
+	}
+}
+
+// turn measures one proxy for one round.
+func (r *result) turn(t *testing.T, kind row, to hop) {
+	t.Helper()
+	all := dialAll(t, kind.conns, to)
+	defer hangUp(all)
+	before := cpu(t, to.pids)
+	requests, took := closedLoop(t, all, *round)
+	used := cpu(t, to.pids) - before
+	r.RSS = max(r.RSS, resident(t, to.pids))
+	r.cpus = append(r.cpus, used.Seconds()*1e6/float64(requests))
+	r.throughputs = append(r.throughputs, float64(requests)/took.Seconds())
+	r.late = append(r.late, openLoop(t, all, *rate, *round)...)
+}
+
+// conclude makes the values of a row out of its rounds, and the ratios.
+func conclude(proxies []*result) {
+	best, base := 0.0, 0.0
+	for _, r := range proxies {
+		if r.Missing != "" {
+			continue
+		}
+		r.CPU, r.Throughput = quantile(r.cpus, 0.5), quantile(r.throughputs, 0.5)
+		r.P50, r.P99 = microseconds(quantile(r.late, 0.5)), microseconds(quantile(r.late, 0.99))
+		if r.Proxy != ours && (best == 0 || r.CPU < best) {
+			best = r.CPU
+		}
+		if r.Proxy == reference {
+			base = r.CPU
+		}
+	}
+	for _, r := range proxies {
+		if r.Missing == "" {
+			r.ToBest, r.ToReference = r.CPU/best, r.CPU/base
+		}
+	}
+}
+
+func quantile[T float64 | time.Duration](of []T, q float64) T {
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[int(q*float64(len(sorted)-1))]
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func printTable() {
+	var last string
+	for _, r := range results {
+		if r.Row != last {
+			last = r.Row
+			fmt.Printf("\n%-46s %8s %8s %8s %8s %7s %10s %12s\n", r.Row, "CPU us", "req/s", "p50 us", "p99 us", "RSS MB", "/best peer", "/"+reference)
+		}
+		if r.Missing != "" {
+			fmt.Printf("  %-44s %s\n", r.Proxy, r.Missing)
+			continue
+		}
+		fmt.Printf("  %-44s %8.1f %8.0f %8.0f %8.0f %7.1f %10.2f %12.2f\n", r.Proxy, r.CPU, r.Throughput, r.P50, r.P99, r.RSS, r.ToBest, r.ToReference)
+	}
+	if len(results) > 0 {
+		fmt.Printf("\n%d rounds of %s, latency at %d/s, proxies on processor %d, load and application on %d, GOMAXPROCS=1\n%s\n",
+			*rounds, *round, *rate, proxyCore, loadCore,
+			"CPU is of all the proxies that a request passes; both proxies of two hops share the processor.")
+	}
+}
