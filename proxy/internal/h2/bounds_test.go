@@ -1,9 +1,11 @@
 package h2
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,5 +93,37 @@ func TestHeadsWaitForTheReader(t *testing.T) {
 		if f := r.read(); f.Header().Type == 1 {
 			left--
 		}
+	}
+}
+
+// deaf takes some bytes of what is written and then fails.
+type deaf struct {
+	net.Conn
+	takes int
+}
+
+func (d *deaf) Write(b []byte) (int, error) {
+	n := min(d.takes, len(b))
+	if d.takes -= n; n < len(b) {
+		return n, syscall.EPIPE
+	}
+	return n, nil
+}
+
+// TestAWriteThatFailsWhole: a request of which no byte went out may be sent
+// elsewhere, whatever it asks for.
+func TestAWriteThatFailsWhole(t *testing.T) {
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	c := Client(&deaf{Conn: near}, Config{})
+	go func() { _ = c.Run() }()
+	t.Cleanup(c.Close)
+	s, err := c.Open(t.Context(), &message.Request{Method: "POST", Authority: "web", Target: "/"}, false)
+	if err == nil {
+		_, err = s.Response()
+	}
+	var unsent *UnsentError
+	if !errors.As(err, &unsent) {
+		t.Errorf("%v, want an UnsentError", err)
 	}
 }

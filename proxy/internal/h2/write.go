@@ -44,6 +44,7 @@ func (c *Conn) flush() {
 		c.mu.Lock()
 		b := c.out
 		c.out, c.control = nil, 0
+		began := c.queued - uint64(len(b))
 		c.started = c.queued
 		c.wakeBlocked()
 		c.wakeQueue()
@@ -57,10 +58,11 @@ func (c *Conn) flush() {
 			return
 		}
 		c.mu.Unlock()
-		_, err := c.nc.Write(b)
+		n, err := c.nc.Write(b)
 		wire.Put(b)
 		if err != nil {
 			c.mu.Lock()
+			c.started = began + uint64(n) // what is behind that went nowhere
 			c.out, c.flushing = nil, false
 			c.mu.Unlock()
 			c.fail(err)

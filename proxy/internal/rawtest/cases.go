@@ -81,8 +81,12 @@ func Absolute(c Case, authority string) Case {
 	return c
 }
 
-// quiet is how long nothing has to come before a case counts as unanswered.
-const quiet = time.Second
+// quiet is how long nothing has to come after an answer before there is no
+// other; cold is how long the first may take on a machine that does much else.
+const (
+	quiet = time.Second
+	cold  = 5 * time.Second
+)
 
 // Run sends each case over a connection of its own and judges what came of it.
 func Run(t *testing.T, b *Backend, cases []Case, dial func() (net.Conn, error)) {
@@ -115,11 +119,14 @@ func talk(t *testing.T, conn net.Conn, c Case) []int {
 	method, _, _ := strings.Cut(c.Raw, " ")
 	var codes []int
 	for br := bufio.NewReader(conn); ; {
-		if len(codes) >= most { // one more would be a smuggled one's
-			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
-		} else {
-			_ = conn.SetReadDeadline(time.Now().Add(quiet))
+		patience := quiet
+		switch {
+		case len(codes) >= most: // one more would be a smuggled one's
+			patience = 30 * time.Millisecond
+		case len(codes) == 0:
+			patience = cold
 		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		res, err := http.ReadResponse(br, &http.Request{Method: method})
 		if err != nil {
 			return codes // closed, reset, or nothing more
