@@ -122,8 +122,7 @@ func TestAWriteThatFailsWhole(t *testing.T) {
 	if err == nil {
 		_, err = s.Response()
 	}
-	var unsent *UnsentError
-	if !errors.As(err, &unsent) {
+	if _, unsent := errors.AsType[*UnsentError](err); !unsent {
 		t.Errorf("%v, want an UnsentError", err)
 	}
 }
