@@ -29,7 +29,7 @@ type API struct {
 	mu       sync.Mutex
 	objects  map[shape.ID]metav1.Object
 	watchers []*Watcher
-	holder   *Watcher // of the lease
+	granted  int // how often the lease was; the last one is good
 }
 
 // NewAPI makes one without objects.
@@ -80,8 +80,9 @@ type Watcher struct {
 }
 
 type term struct {
-	ctx  context.Context //nolint:containedctx // a leadership's life
-	lose context.CancelFunc
+	grant int
+	ctx   context.Context //nolint:containedctx // a leadership's life
+	lose  context.CancelFunc
 }
 
 // NewWatcher makes a process that watches the API and is on the bus by t. Run
@@ -116,10 +117,11 @@ func (w *Watcher) Run(ctx context.Context) {
 func (w *Watcher) Lead(ctx context.Context) (lose func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	w.api.mu.Lock()
-	w.api.holder = w
+	w.api.granted++
+	grant := w.api.granted
 	w.api.mu.Unlock()
 	select {
-	case w.grants <- term{ctx, cancel}:
+	case w.grants <- term{grant, ctx, cancel}:
 	default: // it has one already that it hasn't seen
 	}
 	return cancel
@@ -248,11 +250,12 @@ func (s *src) Elect(ctx context.Context, lead func(context.Context, func() error
 
 var errNoLease = errors.New("the lease is another's")
 
-// check looks at the lease.
+// check looks at the lease. One that was another's for a moment is lost, even
+// if the same process has it again by now.
 func (w *Watcher) check(t term) error {
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
-	if w.api.holder != w {
+	if w.api.granted != t.grant {
 		return errNoLease
 	}
 	return t.ctx.Err()
