@@ -120,11 +120,13 @@ func (w *Watcher) Lead(ctx context.Context) (lose func()) {
 	w.api.granted++
 	grant := w.api.granted
 	w.api.mu.Unlock()
-	select {
-	case w.grants <- term{grant, ctx, cancel}:
-	default: // it has one already that it hasn't seen
+	for t := (term{grant, ctx, cancel}); ; {
+		select {
+		case w.grants <- t:
+			return cancel
+		case <-w.grants: // an older one, which it has not seen and which is good no more
+		}
 	}
-	return cancel
 }
 
 // Leading tells whether the process writes the log.
