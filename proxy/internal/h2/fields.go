@@ -164,17 +164,7 @@ func ValidValue(v string) bool {
 // hop reports whether a field concerns an HTTP/1 connection only and must not go
 // out over HTTP/2 (RFC 9113 §8.2.2).
 func hop(name string) bool {
-	switch len(name) {
-	case 7:
-		return message.Is(name, "upgrade")
-	case 10:
-		return message.Is(name, "connection") || message.Is(name, "keep-alive")
-	case 16:
-		return message.Is(name, "proxy-connection")
-	case 17:
-		return message.Is(name, "transfer-encoding")
-	}
-	return false
+	return message.HopByHop(name) || message.Is(name, "transfer-encoding")
 }
 
 func token(s string) bool {

@@ -114,26 +114,10 @@ func grpcStatus(res *message.Response, body message.Body) string {
 	return "2" // none at all is UNKNOWN
 }
 
-// hopByHop removes the headers that concern one connection only. What frames a
-// message or names its host is not removed by naming it.
+// hopByHop removes the headers that concern one connection only.
 func hopByHop(f *message.Fields) {
 	if strings.EqualFold(f.Get("upgrade"), "h2c") {
 		f.Del("http2-settings")
 	}
-	f.DelListed("connection", func(name string) bool {
-		return hop(name) || message.Is(name, "close") || message.Is(name, "host") || message.Is(name, "content-length")
-	})
-	f.DelFunc(hop)
-}
-
-func hop(name string) bool {
-	switch len(name) {
-	case 7:
-		return message.Is(name, "upgrade")
-	case 10:
-		return message.Is(name, "connection") || message.Is(name, "keep-alive")
-	case 16:
-		return message.Is(name, "proxy-connection")
-	}
-	return false
+	f.DelHop(message.HopByHop)
 }

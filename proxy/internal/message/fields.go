@@ -154,3 +154,26 @@ func (f Fields) Clone(more int) Fields {
 	}
 	return append(make(Fields, 0, len(f)+more), f...)
 }
+
+// HopByHop reports whether a field concerns one connection only, whatever the
+// version (RFC 9110 §7.6.1).
+func HopByHop(name string) bool {
+	switch len(name) {
+	case 7:
+		return Is(name, "upgrade")
+	case 10:
+		return Is(name, "connection") || Is(name, "keep-alive")
+	case 16:
+		return Is(name, "proxy-connection")
+	}
+	return false
+}
+
+// DelHop removes the fields that hop names and those that Connection does. What
+// frames a message or names its host is not removed by naming it.
+func (f *Fields) DelHop(hop func(name string) bool) {
+	f.DelListed("connection", func(name string) bool {
+		return hop(name) || Is(name, "close") || Is(name, "host") || Is(name, "content-length")
+	})
+	f.DelFunc(hop)
+}

@@ -11,12 +11,6 @@ func hop(name string) bool {
 	switch len(name) {
 	case 2:
 		return message.Is(name, "te")
-	case 7:
-		return message.Is(name, "upgrade")
-	case 10:
-		return message.Is(name, "connection") || message.Is(name, "keep-alive")
-	case 16:
-		return message.Is(name, "proxy-connection")
 	case 17:
 		return message.Is(name, "transfer-encoding")
 	case 18:
@@ -24,18 +18,14 @@ func hop(name string) bool {
 	case 19:
 		return message.Is(name, "proxy-authorization")
 	}
-	return false
+	return message.HopByHop(name)
 }
 
-// strip removes what is not to be passed on: the headers of this hop, and those
-// named by Connection, but for what frames a message or names its host.
+// strip removes what is not to be passed on.
 func strip(f *message.Fields) {
 	// TE may only say that trailers are welcome, over HTTP/2 nothing else.
 	trailers := f.HasToken("te", "trailers")
-	f.DelListed("connection", func(name string) bool {
-		return hop(name) || message.Is(name, "close") || message.Is(name, "host") || message.Is(name, "content-length")
-	})
-	f.DelFunc(hop)
+	f.DelHop(hop)
 	if trailers {
 		f.Add("Te", "trailers")
 	}
