@@ -2,6 +2,7 @@ package h2
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/frame"
 	"github.com/weftmesh/weft/proxy/internal/wire"
@@ -36,6 +37,9 @@ func (c *Conn) reply() error {
 
 const maxControl = 2000
 
+// lastWords is how long a peer is read from that takes nothing any more.
+const lastWords = time.Second
+
 // flush writes what there is until there is nothing.
 func (c *Conn) flush() {
 	// Whoever is ready to run appends first: one write for all of them.
@@ -64,9 +68,14 @@ func (c *Conn) flush() {
 			c.mu.Lock()
 			c.started = began + uint64(n) // what is behind that went nowhere
 			c.out, c.flushing = nil, false
+			over := c.err != nil
 			c.mu.Unlock()
-			c.fail(err)
-			_ = c.nc.Close()
+			// A peer that hangs up may have said before which requests it has not
+			// looked at (GOAWAY): Run reads that first, and then fails.
+			if over || c.nc.SetReadDeadline(time.Now().Add(lastWords)) != nil {
+				c.fail(err)
+				_ = c.nc.Close()
+			}
 			return
 		}
 	}
