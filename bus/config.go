@@ -32,11 +32,11 @@ func (c Config) Check() error {
 		u, err := url.Parse(s)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("bus servers: %q is not a URL", s))
+			errs = append(errs, fmt.Errorf("bus servers: %q is not a URL", shown(s)))
 		case u.Host == "":
-			errs = append(errs, fmt.Errorf("bus servers: %q has no host; write nats://host:4222", s))
+			errs = append(errs, fmt.Errorf("bus servers: %q has no host; write nats://host:4222", shown(s)))
 		case u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss":
-			errs = append(errs, fmt.Errorf("bus servers: scheme of %q is not nats, tls, ws or wss", s))
+			errs = append(errs, fmt.Errorf("bus servers: scheme of %q is not nats, tls, ws or wss", shown(s)))
 		}
 	}
 	if c.Cluster != "" && !validToken(c.Cluster) {
@@ -60,6 +60,18 @@ func (c Config) servers() string {
 		return defaultServer
 	}
 	return strings.Join(c.Servers, ",")
+}
+
+// shown is a server's address without the password or token that may be in it.
+func shown(server string) string {
+	at := strings.LastIndexByte(server, '@')
+	if at < 0 {
+		return server
+	}
+	if i := strings.Index(server, "://"); i >= 0 && i < at {
+		return server[:i+3] + "…" + server[at:]
+	}
+	return "…" + server[at:]
 }
 
 func validToken(s string) bool {

@@ -35,3 +35,20 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsKeepSecrets: a server's address may hold a password or a token, and
+// errors end in logs and on the bus.
+func TestErrorsKeepSecrets(t *testing.T) {
+	for _, server := range []string{
+		"http://user:hush@host:1", "nats://hush@", "nats://user:hush@host:%zz", "hush@host", "nats://user:hu@hush@host:port",
+	} {
+		err := Config{Servers: []string{server}}.Check()
+		if err == nil {
+			t.Errorf("Check(%q) = nil, want an error", server)
+			continue
+		}
+		if strings.Contains(err.Error(), "hush") {
+			t.Errorf("Check(%q) = %v, want it without the secret", server, err)
+		}
+	}
+}

@@ -110,7 +110,7 @@ func Connect(ctx context.Context, cfg Config, name string, reg prometheus.Regist
 	opts = append(opts, oldestTLS)
 	conn, err := nats.Connect(cfg.servers(), append(opts, more...)...)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the bus at %s: %w", cfg.servers(), err)
+		return nil, fmt.Errorf("connecting to the bus at %s: %w", shown(cfg.servers()), err)
 	}
 	b.conn = conn
 	if conn.IsConnected() {

@@ -70,7 +70,9 @@ func wire(ctx context.Context, s *run.Service) error {
 	s.Part("links", linked.Run)
 	s.Part("presence", func(ctx context.Context) error {
 		return bus.Announce(ctx, events, 0, func() *busv1.Presence {
-			return bus.FrontPresence(me, log.Status(), len(s.NotReady()) == 0)
+			p := bus.FrontPresence(me, log.Status(), len(s.NotReady()) == 0)
+			p.Links = linked.States()
+			return p
 		})
 	})
 	s.Part("api", func(ctx context.Context) error {

@@ -53,7 +53,7 @@ func wire(ctx context.Context, s *run.Service) error {
 
 	s.Part("remote bus", remote.Run)
 	s.Part("remote log", reader.Run)
-	if err := announce(ctx, s, cfg.Bus, reader); err != nil {
+	if err := announce(ctx, s, cfg, linkState(cfg.ClusterName, remote, reader)); err != nil {
 		return err
 	}
 	s.Part("feed", there.Run)
@@ -75,13 +75,29 @@ const presenceEvery = 2 * time.Second
 // requestTimeout bounds one request to the API server.
 const requestTimeout = 15 * time.Second
 
+// link is how this process stands to the other cluster's log.
+type link func() (bus.Status, *busv1.LinkState)
+
+func linkState(cluster string, remote bus.Transport, reader *bus.Reader) link {
+	return func() (bus.Status, *busv1.LinkState) {
+		st := reader.Status()
+		l := &busv1.LinkState{
+			Cluster: cluster, Connected: remote.Connected(), Known: st.Synced, AgeNs: int64(st.Age), Epoch: st.Epoch, Seq: st.Seq,
+		}
+		if !st.HeardAt.IsZero() {
+			l.HeardAtNs = st.HeardAt.UnixNano()
+		}
+		return st, l
+	}
+}
+
 // announce publishes presence on this cluster's bus, if one is configured. The
 // position is that in the other cluster's log.
-func announce(ctx context.Context, s *run.Service, cfg bus.Config, reader *bus.Reader) error {
-	if len(cfg.Servers) == 0 {
+func announce(ctx context.Context, s *run.Service, cfg config, other link) error {
+	if len(cfg.Bus.Servers) == 0 {
 		return nil
 	}
-	own, err := bus.Connect(ctx, cfg, s.Name(), s.Metrics())
+	own, err := bus.Connect(ctx, cfg.Bus, s.Name(), s.Metrics())
 	if err != nil {
 		return err
 	}
@@ -89,7 +105,10 @@ func announce(ctx context.Context, s *run.Service, cfg bus.Config, reader *bus.R
 	s.Part("bus", own.Run)
 	s.Part("presence", func(ctx context.Context) error {
 		return bus.Announce(ctx, own, presenceEvery, func() *busv1.Presence {
-			return bus.FrontPresence(base, reader.Status(), len(s.NotReady()) == 0)
+			st, l := other()
+			p := bus.FrontPresence(base, st, len(s.NotReady()) == 0)
+			p.Links = []*busv1.LinkState{l}
+			return p
 		})
 	})
 	return nil

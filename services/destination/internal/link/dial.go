@@ -45,3 +45,9 @@ func (s *session) Run(ctx context.Context) error {
 
 // Read implements Session.
 func (s *session) Read(ctx context.Context) iter.Seq2[bus.Cut, error] { return s.log.Read(ctx) }
+
+// Connected implements Session.
+func (s *session) Connected() bool { return s.transport.Connected() }
+
+// Status implements Session.
+func (s *session) Status() bus.Status { return s.log.Status() }

@@ -61,6 +61,10 @@ type Session interface {
 	Run(ctx context.Context) error
 	// Read hands out the log, the complete state first.
 	Read(ctx context.Context) iter.Seq2[bus.Cut, error]
+	// Connected says whether there is a connection to the other bus now.
+	Connected() bool
+	// Status is where the copy stands.
+	Status() bus.Status
 }
 
 // Open connects to a log.
@@ -96,8 +100,12 @@ type copied struct {
 	name  string
 	spec  spec
 	table *table.Table
-	trust string // guarded by Set.mu
 	stop  context.CancelFunc
+
+	// Guarded by Set.mu.
+	trust   string
+	session Session // the last one; nil until there was one
+	failed  error   // why there is none now
 }
 
 // New makes the links of a cluster whose own rows are in here. Nothing is read
@@ -212,6 +220,7 @@ func (s *Set) follow(ctx context.Context, c *copied) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.note(c, nil, err)
 		slog.WarnContext(ctx, "linked cluster can't be read; trying again", obs.Cluster(c.name), obs.Error(err))
 		timer := time.NewTimer(retryAfter)
 		select {
@@ -228,6 +237,7 @@ func (s *Set) session(ctx context.Context, c *copied) error {
 	if err != nil {
 		return err
 	}
+	s.note(c, log, nil)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 2)

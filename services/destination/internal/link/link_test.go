@@ -275,3 +275,31 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestStatesTell: what `weft status` shows of each link, down to why one can't
+// be read.
+func TestStatesTell(t *testing.T) {
+	b := newBed(t, time.Hour)
+	b.cluster("east", eastRows)
+	b.file("east.json", `{"servers":["nats://east:4222"]}`)
+	b.file("nowhere.json", `{"servers":["nats://nowhere:4222"]}`)
+	b.file("west.json", `{"servers":[]}`)
+	b.start()
+	b.until("read and complained of", func() bool { return b.known("east") && len(b.set.States()) == 3 })
+	states := b.set.States()
+	if s := states[0]; s.GetCluster() != "east" || !s.GetConnected() || !s.GetKnown() || s.GetHeardAtNs() == 0 || s.GetSeq() == 0 || s.GetProblem() != "" {
+		t.Errorf("east is %v, want a link that is connected, read and without problems", s)
+	}
+	if s := states[1]; s.GetCluster() != "nowhere" || s.GetKnown() || s.GetHeardAtNs() != 0 {
+		t.Errorf("nowhere is %v, want one of which nothing is known", s)
+	}
+	if s := states[2]; s.GetCluster() != "west" || !strings.Contains(s.GetProblem(), "no servers") {
+		t.Errorf("west is %v, want the reason why it can't be read", s)
+	}
+	b.deny.Store(true)
+	b.file("east.json", `{"servers":["nats://east:4223"]}`)
+	b.until("denied", func() bool { return b.set.States()[0].GetProblem() != "" })
+	if s := b.set.States()[0]; !s.GetKnown() || !strings.Contains(s.GetProblem(), "settings have changed") {
+		t.Errorf("east is %v, want the old copy to answer while the new settings are refused", s)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/obs"
 )
 
@@ -39,12 +40,71 @@ func (s *Set) Settled() error {
 	return fmt.Errorf("linked clusters have not been read yet: %s", strings.Join(missing, ", "))
 }
 
+// note keeps how a copy's session is, to be told by States.
+func (s *Set) note(c *copied, session Session, failed error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if session != nil {
+		c.session = session
+	}
+	c.failed = failed
+}
+
+// States tells how every linked cluster stands, by name: for presence, so that
+// `weft status` can say it.
+func (s *Set) States() []*busv1.LinkState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*busv1.LinkState, 0, len(s.m))
+	for name, c := range s.m {
+		out = append(out, c.state(name, s.told[name]))
+	}
+	// A description that could never be read links nothing, but is meant to.
+	for name, why := range s.told {
+		if s.m[name] == nil && name != "" {
+			out = append(out, &busv1.LinkState{Cluster: name, Problem: why})
+		}
+	}
+	slices.SortFunc(out, func(a, b *busv1.LinkState) int { return strings.Compare(a.GetCluster(), b.GetCluster()) })
+	return out[:min(len(out), maxLinks)]
+}
+
+// state is that of the copy that answers, else of the one that will.
+func (c *cluster) state(name, unreadable string) *busv1.LinkState {
+	out := &busv1.LinkState{Cluster: name, Known: c.now != nil, Problem: unreadable}
+	of := c.now
+	if of == nil {
+		of = c.next
+	}
+	if of == nil {
+		return out
+	}
+	if of.session != nil {
+		st := of.session.Status()
+		out.Connected = of.failed == nil && of.session.Connected()
+		out.Epoch, out.Seq, out.AgeNs = st.Epoch, st.Seq, int64(st.Age)
+		if !st.HeardAt.IsZero() {
+			out.HeardAtNs = st.HeardAt.UnixNano()
+		}
+	}
+	switch {
+	case out.GetProblem() != "":
+	case of.failed != nil:
+		out.Problem = of.failed.Error()
+	case c.now != nil && c.next != nil:
+		out.Problem = "its settings have changed; the old connection answers until all is read over the new one"
+	}
+	return out
+}
+
 // complain tells of each unreadable link once, until its reason changes.
 func (s *Set) complain(ctx context.Context, bad map[string]error) {
 	s.bad.Set(float64(len(bad)))
 	for name, err := range bad {
 		s.tell(ctx, name, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for name := range s.told {
 		if _, still := bad[name]; !still {
 			delete(s.told, name)
@@ -54,10 +114,13 @@ func (s *Set) complain(ctx context.Context, bad map[string]error) {
 
 // tell is called by Run alone.
 func (s *Set) tell(ctx context.Context, name string, err error) {
-	if s.told[name] == err.Error() {
+	s.mu.Lock()
+	known := s.told[name] == err.Error()
+	s.told[name] = err.Error()
+	s.mu.Unlock()
+	if known {
 		return
 	}
-	s.told[name] = err.Error()
 	slog.WarnContext(ctx, "link can't be read; what was read of it stays", obs.Cluster(name), obs.Error(err))
 }
 

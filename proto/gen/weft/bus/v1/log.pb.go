@@ -1213,7 +1213,10 @@ type Presence struct {
 	// The process is stopping and says so once.
 	Leaving bool `protobuf:"varint,17,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// For the watcher: annotated pods that came up without a proxy.
-	Unmeshed      uint32 `protobuf:"varint,18,opt,name=unmeshed,proto3" json:"unmeshed,omitempty"`
+	Unmeshed uint32 `protobuf:"varint,18,opt,name=unmeshed,proto3" json:"unmeshed,omitempty"`
+	// For who reads the logs of linked clusters: how each stands, by name; at
+	// most 256.
+	Links         []*LinkState `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1374,6 +1377,120 @@ func (x *Presence) GetUnmeshed() uint32 {
 	return 0
 }
 
+func (x *Presence) GetLinks() []*LinkState {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+// LinkState is how a process stands to one linked cluster's log.
+type LinkState struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// There is a connection to that cluster's bus now.
+	Connected bool `protobuf:"varint,2,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Its state has been read completely, perhaps long ago; before that it is
+	// unknown, which is not empty.
+	Known bool `protobuf:"varint,3,opt,name=known,proto3" json:"known,omitempty"`
+	// When that cluster's writer was last heard, in Unix nanoseconds; 0 for never.
+	HeardAtNs int64 `protobuf:"varint,4,opt,name=heard_at_ns,json=heardAtNs,proto3" json:"heard_at_ns,omitempty"`
+	// How old what is served of it is, in nanoseconds; 0 while it is live.
+	AgeNs int64  `protobuf:"varint,5,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
+	Epoch uint64 `protobuf:"varint,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq   uint64 `protobuf:"varint,7,opt,name=seq,proto3" json:"seq,omitempty"`
+	// Why it can't be read as described, in words; empty when it can.
+	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkState) Reset() {
+	*x = LinkState{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkState) ProtoMessage() {}
+
+func (x *LinkState) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
+func (*LinkState) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LinkState) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *LinkState) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *LinkState) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *LinkState) GetHeardAtNs() int64 {
+	if x != nil {
+		return x.HeardAtNs
+	}
+	return 0
+}
+
+func (x *LinkState) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
+}
+
+func (x *LinkState) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *LinkState) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *LinkState) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // SkippedObject is one object that the watcher could not turn into rows.
 type SkippedObject struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1385,7 +1502,7 @@ type SkippedObject struct {
 
 func (x *SkippedObject) Reset() {
 	*x = SkippedObject{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1514,7 @@ func (x *SkippedObject) String() string {
 func (*SkippedObject) ProtoMessage() {}
 
 func (x *SkippedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1527,7 @@ func (x *SkippedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedObject.ProtoReflect.Descriptor instead.
 func (*SkippedObject) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SkippedObject) GetObject() string {
@@ -1437,7 +1554,7 @@ type Roll struct {
 
 func (x *Roll) Reset() {
 	*x = Roll{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1566,7 @@ func (x *Roll) String() string {
 func (*Roll) ProtoMessage() {}
 
 func (x *Roll) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1579,7 @@ func (x *Roll) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roll.ProtoReflect.Descriptor instead.
 func (*Roll) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Roll) GetEntries() []*RollEntry {
@@ -1483,7 +1600,7 @@ type RollEntry struct {
 
 func (x *RollEntry) Reset() {
 	*x = RollEntry{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1612,7 @@ func (x *RollEntry) String() string {
 func (*RollEntry) ProtoMessage() {}
 
 func (x *RollEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1625,7 @@ func (x *RollEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollEntry.ProtoReflect.Descriptor instead.
 func (*RollEntry) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RollEntry) GetPresence() *Presence {
@@ -1540,7 +1657,7 @@ type StatusAsk struct {
 
 func (x *StatusAsk) Reset() {
 	*x = StatusAsk{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1669,7 @@ func (x *StatusAsk) String() string {
 func (*StatusAsk) ProtoMessage() {}
 
 func (x *StatusAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1682,7 @@ func (x *StatusAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusAsk.ProtoReflect.Descriptor instead.
 func (*StatusAsk) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StatusAsk) GetEpoch() uint64 {
@@ -1606,7 +1723,7 @@ type StatusAnswer struct {
 
 func (x *StatusAnswer) Reset() {
 	*x = StatusAnswer{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1735,7 @@ func (x *StatusAnswer) String() string {
 func (*StatusAnswer) ProtoMessage() {}
 
 func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1748,7 @@ func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusAnswer.ProtoReflect.Descriptor instead.
 func (*StatusAnswer) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StatusAnswer) GetEpoch() uint64 {
@@ -1689,7 +1806,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1818,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1831,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Status) GetKey() string {
@@ -1789,7 +1906,7 @@ type ParentStatus struct {
 
 func (x *ParentStatus) Reset() {
 	*x = ParentStatus{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +1918,7 @@ func (x *ParentStatus) String() string {
 func (*ParentStatus) ProtoMessage() {}
 
 func (x *ParentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +1931,7 @@ func (x *ParentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentStatus.ProtoReflect.Descriptor instead.
 func (*ParentStatus) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ParentStatus) GetParentGroup() string {
@@ -1879,7 +1996,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2008,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2021,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Condition) GetType() string {
@@ -2008,7 +2125,7 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\x05chunk\x18\x02 \x01(\rR\x05chunk\"J\n" +
 	"\x05Chunk\x12'\n" +
 	"\x04rows\x18\x01 \x03(\v2\x13.weft.bus.v1.ChangeR\x04rows\x12\x18\n" +
-	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xf5\x03\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xa3\x04\n" +
 	"\bPresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
@@ -2029,7 +2146,17 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\rskipped_total\x18\x0f \x01(\rR\fskippedTotal\x12\x14\n" +
 	"\x05ready\x18\x10 \x01(\bR\x05ready\x12\x18\n" +
 	"\aleaving\x18\x11 \x01(\bR\aleaving\x12\x1a\n" +
-	"\bunmeshed\x18\x12 \x01(\rR\bunmeshed\"?\n" +
+	"\bunmeshed\x18\x12 \x01(\rR\bunmeshed\x12,\n" +
+	"\x05links\x18\x13 \x03(\v2\x16.weft.bus.v1.LinkStateR\x05links\"\xd2\x01\n" +
+	"\tLinkState\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1c\n" +
+	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x14\n" +
+	"\x05known\x18\x03 \x01(\bR\x05known\x12\x1e\n" +
+	"\vheard_at_ns\x18\x04 \x01(\x03R\theardAtNs\x12\x15\n" +
+	"\x06age_ns\x18\x05 \x01(\x03R\x05ageNs\x12\x14\n" +
+	"\x05epoch\x18\x06 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\a \x01(\x04R\x03seq\x12\x18\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\"?\n" +
 	"\rSkippedObject\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\tR\x06object\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"8\n" +
@@ -2119,7 +2246,7 @@ func file_weft_bus_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_weft_bus_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_weft_bus_v1_log_proto_goTypes = []any{
 	(Table)(0),            // 0: weft.bus.v1.Table
 	(Reason)(0),           // 1: weft.bus.v1.Reason
@@ -2138,14 +2265,15 @@ var file_weft_bus_v1_log_proto_goTypes = []any{
 	(*ChunkRequest)(nil),  // 14: weft.bus.v1.ChunkRequest
 	(*Chunk)(nil),         // 15: weft.bus.v1.Chunk
 	(*Presence)(nil),      // 16: weft.bus.v1.Presence
-	(*SkippedObject)(nil), // 17: weft.bus.v1.SkippedObject
-	(*Roll)(nil),          // 18: weft.bus.v1.Roll
-	(*RollEntry)(nil),     // 19: weft.bus.v1.RollEntry
-	(*StatusAsk)(nil),     // 20: weft.bus.v1.StatusAsk
-	(*StatusAnswer)(nil),  // 21: weft.bus.v1.StatusAnswer
-	(*Status)(nil),        // 22: weft.bus.v1.Status
-	(*ParentStatus)(nil),  // 23: weft.bus.v1.ParentStatus
-	(*Condition)(nil),     // 24: weft.bus.v1.Condition
+	(*LinkState)(nil),     // 17: weft.bus.v1.LinkState
+	(*SkippedObject)(nil), // 18: weft.bus.v1.SkippedObject
+	(*Roll)(nil),          // 19: weft.bus.v1.Roll
+	(*RollEntry)(nil),     // 20: weft.bus.v1.RollEntry
+	(*StatusAsk)(nil),     // 21: weft.bus.v1.StatusAsk
+	(*StatusAnswer)(nil),  // 22: weft.bus.v1.StatusAnswer
+	(*Status)(nil),        // 23: weft.bus.v1.Status
+	(*ParentStatus)(nil),  // 24: weft.bus.v1.ParentStatus
+	(*Condition)(nil),     // 25: weft.bus.v1.Condition
 }
 var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	0,  // 0: weft.bus.v1.Change.table:type_name -> weft.bus.v1.Table
@@ -2164,17 +2292,18 @@ var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	11, // 13: weft.bus.v1.Range.entries:type_name -> weft.bus.v1.LogEntry
 	4,  // 14: weft.bus.v1.Manifest.sums:type_name -> weft.bus.v1.Sum
 	2,  // 15: weft.bus.v1.Chunk.rows:type_name -> weft.bus.v1.Change
-	17, // 16: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
-	19, // 17: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
-	16, // 18: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
-	22, // 19: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
-	23, // 20: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
-	24, // 21: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	18, // 16: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
+	17, // 17: weft.bus.v1.Presence.links:type_name -> weft.bus.v1.LinkState
+	20, // 18: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
+	16, // 19: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
+	23, // 20: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
+	24, // 21: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
+	25, // 22: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_weft_bus_v1_log_proto_init() }
@@ -2195,7 +2324,7 @@ func file_weft_bus_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weft_bus_v1_log_proto_rawDesc), len(file_weft_bus_v1_log_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

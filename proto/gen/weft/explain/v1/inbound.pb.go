@@ -312,7 +312,10 @@ type ExplainInboundResponse struct {
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// What the namespace's people wrote that authorises nothing or is left out, and
 	// why.
-	Ignored       []string `protobuf:"bytes,9,rep,name=ignored,proto3" json:"ignored,omitempty"`
+	Ignored []string `protobuf:"bytes,9,rep,name=ignored,proto3" json:"ignored,omitempty"`
+	// The routes that the request may take, in order, the one that takes it among
+	// them; none without a request.
+	Routes        []*RouteReason `protobuf:"bytes,10,rep,name=routes,proto3" json:"routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -410,6 +413,68 @@ func (x *ExplainInboundResponse) GetIgnored() []string {
 	return nil
 }
 
+func (x *ExplainInboundResponse) GetRoutes() []*RouteReason {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+// RouteReason is one route and what it says to the request.
+type RouteReason struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind and name, such as HTTPRoute gate.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Why it does not take the request; empty if it does.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteReason) Reset() {
+	*x = RouteReason{}
+	mi := &file_weft_explain_v1_inbound_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteReason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteReason) ProtoMessage() {}
+
+func (x *RouteReason) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_explain_v1_inbound_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteReason.ProtoReflect.Descriptor instead.
+func (*RouteReason) Descriptor() ([]byte, []int) {
+	return file_weft_explain_v1_inbound_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RouteReason) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RouteReason) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Rule is one authorization and what it says to the client.
 type Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -425,7 +490,7 @@ type Rule struct {
 
 func (x *Rule) Reset() {
 	*x = Rule{}
-	mi := &file_weft_explain_v1_inbound_proto_msgTypes[4]
+	mi := &file_weft_explain_v1_inbound_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +502,7 @@ func (x *Rule) String() string {
 func (*Rule) ProtoMessage() {}
 
 func (x *Rule) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_explain_v1_inbound_proto_msgTypes[4]
+	mi := &file_weft_explain_v1_inbound_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +515,7 @@ func (x *Rule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rule.ProtoReflect.Descriptor instead.
 func (*Rule) Descriptor() ([]byte, []int) {
-	return file_weft_explain_v1_inbound_proto_rawDescGZIP(), []int{4}
+	return file_weft_explain_v1_inbound_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Rule) GetName() string {
@@ -494,7 +559,7 @@ const file_weft_explain_v1_inbound_proto_rawDesc = "" +
 	"\aheaders\x18\x04 \x03(\v2\x17.weft.explain.v1.HeaderR\aheaders\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x91\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xc7\x02\n" +
 	"\x16ExplainInboundResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x122\n" +
@@ -504,7 +569,12 @@ const file_weft_explain_v1_inbound_proto_rawDesc = "" +
 	"\x02by\x18\x06 \x01(\tR\x02by\x12+\n" +
 	"\x05rules\x18\a \x03(\v2\x15.weft.explain.v1.RuleR\x05rules\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
-	"\aignored\x18\t \x03(\tR\aignored\"M\n" +
+	"\aignored\x18\t \x03(\tR\aignored\x124\n" +
+	"\x06routes\x18\n" +
+	" \x03(\v2\x1c.weft.explain.v1.RouteReasonR\x06routes\"9\n" +
+	"\vRouteReason\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"M\n" +
 	"\x04Rule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bof_route\x18\x02 \x01(\bR\aofRoute\x12\x16\n" +
@@ -530,27 +600,29 @@ func file_weft_explain_v1_inbound_proto_rawDescGZIP() []byte {
 }
 
 var file_weft_explain_v1_inbound_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weft_explain_v1_inbound_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_weft_explain_v1_inbound_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_weft_explain_v1_inbound_proto_goTypes = []any{
 	(Outcome)(0),                   // 0: weft.explain.v1.Outcome
 	(*ExplainInboundRequest)(nil),  // 1: weft.explain.v1.ExplainInboundRequest
 	(*HttpRequest)(nil),            // 2: weft.explain.v1.HttpRequest
 	(*Header)(nil),                 // 3: weft.explain.v1.Header
 	(*ExplainInboundResponse)(nil), // 4: weft.explain.v1.ExplainInboundResponse
-	(*Rule)(nil),                   // 5: weft.explain.v1.Rule
+	(*RouteReason)(nil),            // 5: weft.explain.v1.RouteReason
+	(*Rule)(nil),                   // 6: weft.explain.v1.Rule
 }
 var file_weft_explain_v1_inbound_proto_depIdxs = []int32{
 	2, // 0: weft.explain.v1.ExplainInboundRequest.request:type_name -> weft.explain.v1.HttpRequest
 	3, // 1: weft.explain.v1.HttpRequest.headers:type_name -> weft.explain.v1.Header
 	0, // 2: weft.explain.v1.ExplainInboundResponse.outcome:type_name -> weft.explain.v1.Outcome
-	5, // 3: weft.explain.v1.ExplainInboundResponse.rules:type_name -> weft.explain.v1.Rule
-	1, // 4: weft.explain.v1.InboundService.ExplainInbound:input_type -> weft.explain.v1.ExplainInboundRequest
-	4, // 5: weft.explain.v1.InboundService.ExplainInbound:output_type -> weft.explain.v1.ExplainInboundResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6, // 3: weft.explain.v1.ExplainInboundResponse.rules:type_name -> weft.explain.v1.Rule
+	5, // 4: weft.explain.v1.ExplainInboundResponse.routes:type_name -> weft.explain.v1.RouteReason
+	1, // 5: weft.explain.v1.InboundService.ExplainInbound:input_type -> weft.explain.v1.ExplainInboundRequest
+	4, // 6: weft.explain.v1.InboundService.ExplainInbound:output_type -> weft.explain.v1.ExplainInboundResponse
+	6, // [6:7] is the sub-list for method output_type
+	5, // [5:6] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_weft_explain_v1_inbound_proto_init() }
@@ -564,7 +636,7 @@ func file_weft_explain_v1_inbound_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weft_explain_v1_inbound_proto_rawDesc), len(file_weft_explain_v1_inbound_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
