@@ -19,7 +19,7 @@ type Config struct {
 	Outbound Direction
 
 	AdminListen   netip.AddrPort
-	ControlListen netip.AddrPort // tap's port; only its number is used so far
+	ControlListen netip.AddrPort // tap's port, bound only when Tap is set
 
 	ShutdownGrace    time.Duration
 	ShutdownEndpoint bool // POST /shutdown is served
@@ -39,6 +39,12 @@ type Config struct {
 
 	Log       string // a tracing filter such as "warn,linkerd=info"
 	LogFormat string // "plain" or "json"
+	AccessLog string // "apache", "json", "otel" or ""
+
+	Tap          string // the identity that may tap; "" is nobody
+	Trace        Trace
+	DNS          DNS
+	MetricsLevel string // "minimal", "default" or "full"
 
 	Environ []string // as given, for /env.json
 }
@@ -61,6 +67,7 @@ type Direction struct {
 	PoolIdle         time.Duration // how long one of those is kept
 	Backoff          Backoff
 	Server           Server
+	Backlog          uint32 // of listen(2); 0 is the system's
 }
 
 // A Queue is the room for requests that wait for an endpoint.
@@ -88,6 +95,9 @@ type Server struct {
 	MaxConcurrentStreams uint32
 	MaxFrameSize         uint32
 	MaxHeaderListSize    uint32
+	// Of the library that Linkerd uses; here there is nothing that they could bound.
+	MaxPendingResets uint32
+	MaxSendBuffer    uint32
 }
 
 // A Svc is one control-plane service. Name is empty only when Loopback.
@@ -129,7 +139,28 @@ type Identity struct {
 	TokenFile  string
 	MinRefresh time.Duration
 	MaxRefresh time.Duration
+	SPIRE      SPIRE
 }
+
+// SPIRE is where certificates come from in place of Linkerd's identity service.
+type SPIRE struct {
+	Socket  string // path of the Workload API's socket; "" if it is not used
+	Backoff Backoff
+}
+
+// Trace is where spans go, and what they say of the process.
+type Trace struct {
+	Svc        Svc // Addr is "" if there is no collector
+	Service    string
+	File       string // of attributes, one k="v" a line
+	Extra      string // as in File
+	OTel       string // OTEL_RESOURCE_ATTRIBUTES, k=v separated by commas
+	Hostname   string
+	Attributes map[string]string // Extra and OTel as they are read; OTel wins
+}
+
+// DNS bounds how often the control plane's names are looked up. Zero is no bound.
+type DNS struct{ MinTTL, MaxTTL time.Duration }
 
 // Streams bounds the watch streams of non-loopback control-plane services; zero
 // means no bound.

@@ -57,8 +57,9 @@ func TestDefaults(t *testing.T) {
 		Identity: Identity{
 			Svc: Svc{Addr: "[::1]:8080"}, Name: "me.ns.example", ServerName: "me.ns.example", Dir: "/id", Anchors: "pem", TokenFile: "/token",
 			MinRefresh: 10 * time.Second, MaxRefresh: 24 * time.Hour,
+			SPIRE: SPIRE{Backoff: Backoff{100 * time.Millisecond, time.Second, 0.1}},
 		},
-		Log: "warn,linkerd=info,hickory=error", LogFormat: "plain",
+		Log: "warn,linkerd=info,hickory=error", LogFormat: "plain", MetricsLevel: "default",
 	}
 	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(Config{}, "Environ"), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
@@ -127,7 +128,7 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		{"DESTINATION_SVC_ADDR=127.0.0.1:0", "no port"},
 		{"DESTINATION_PROFILE_SUFFIXES=a..b", "not a domain suffix"},
 		{"IDENTITY_DISABLED=1", "mandatory"},
-		{"IDENTITY_SPIRE_SOCKET=/s", "SPIRE"},
+		{"IDENTITY_SPIRE_SOCKET=/s", "IDENTITY_SERVER_ID"},
 		{"IDENTITY_LOCAL_NAME=a.b.", "trailing dot"},
 		{"IDENTITY_TOKEN_FILE=", "must not be empty"},
 		{"IDENTITY_MIN_REFRESH=25h", "MIN <= MAX"},

@@ -43,39 +43,6 @@ func parseDefault(s string) (string, error) {
 	return s, nil
 }
 
-func (r *reader) identity() Identity {
-	if r.values["IDENTITY_DISABLED"] != "" {
-		r.fail("IDENTITY_DISABLED", "identity is mandatory")
-	}
-	for _, name := range []string{"IDENTITY_SPIRE_WORKLOAD_API_ADDRESS", "IDENTITY_SPIRE_SOCKET"} {
-		if r.has(name) {
-			r.fail(name, "identities from SPIRE are not supported")
-		}
-	}
-	id := Identity{
-		Svc:        r.svc("IDENTITY_SVC"),
-		Dir:        r.required("IDENTITY_DIR", nonEmpty),
-		Anchors:    r.required("IDENTITY_TRUST_ANCHORS", nonEmpty),
-		TokenFile:  r.required("IDENTITY_TOKEN_FILE", nonEmpty),
-		MinRefresh: get(r, "IDENTITY_MIN_REFRESH", 10*time.Second, ParseDuration),
-		MaxRefresh: get(r, "IDENTITY_MAX_REFRESH", 24*time.Hour, ParseDuration),
-	}
-	if id.MinRefresh <= 0 || id.MinRefresh > id.MaxRefresh {
-		r.fail("IDENTITY_MIN_REFRESH", "want 0 < MIN <= MAX, got %v and %v", id.MinRefresh, id.MaxRefresh)
-	}
-	if !r.has("IDENTITY_SERVER_ID") && !r.has("IDENTITY_SERVER_NAME") {
-		id.Name = r.required("IDENTITY_LOCAL_NAME", parseIdentity)
-		id.ServerName = id.Name
-		return id
-	}
-	id.Name = r.required("IDENTITY_SERVER_ID", parseIdentity)
-	id.ServerName = r.required("IDENTITY_SERVER_NAME", parseIdentity)
-	if id.Name != id.ServerName {
-		r.fail("IDENTITY_SERVER_ID", "must equal IDENTITY_SERVER_NAME unless SPIRE is used")
-	}
-	return id
-}
-
 func (r *reader) required(name string, parse func(string) (string, error)) string {
 	if !r.has(name) {
 		r.fail(name, "must be set")

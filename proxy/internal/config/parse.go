@@ -20,7 +20,8 @@ func (e *Error) Error() string {
 
 // reader looks names up and collects what is wrong with their values.
 type reader struct {
-	values   map[string]string
+	values   map[string]string // by the name without Prefix
+	others   map[string]string // of names without it
 	problems []string
 }
 
@@ -29,6 +30,20 @@ func (r *reader) fail(name string, format string, args ...any) {
 }
 
 func (r *reader) has(name string) bool { _, ok := r.values[name]; return ok }
+
+func newReader(environ []string) *reader {
+	r := &reader{values: map[string]string{}, others: map[string]string{}}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		switch short, ours := strings.CutPrefix(name, Prefix); {
+		case ours:
+			r.values[short] = value
+		case name == "OTEL_RESOURCE_ATTRIBUTES", name == "HOSTNAME":
+			r.others[name] = value
+		}
+	}
+	return r
+}
 
 // get parses the variable with parse, or keeps otherwise when it is not set.
 func get[T any](r *reader, name string, otherwise T, parse func(string) (T, error)) T {
@@ -49,13 +64,7 @@ func text(s string) (string, error) { return s, nil }
 // Parse reads the variables in environ ("NAME=value"). The error is an *Error
 // that names every bad variable; the process then exits with ExitCode.
 func Parse(environ []string) (Config, error) {
-	r := &reader{values: make(map[string]string)}
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		if short, ours := strings.CutPrefix(name, Prefix); ours {
-			r.values[short] = value
-		}
-	}
+	r := newReader(environ)
 
 	c := Config{
 		Environ:          slices.Clone(environ),
@@ -72,6 +81,13 @@ func Parse(environ []string) (Config, error) {
 		HostnameLabels: get(r, "OUTBOUND_METRICS_HOSTNAME_LABELS", false, ParseBool),
 		Log:            get(r, "LOG", "warn,linkerd=info,hickory=error", text),
 		LogFormat:      get(r, "LOG_FORMAT", "plain", parseFormat),
+		AccessLog:      get(r, "ACCESS_LOG", "", parseAccessLog),
+		Tap:            get(r, "TAP_SVC_NAME", "", parseIdentity),
+		MetricsLevel:   get(r, "METRICS_LEVEL", "default", parseMetricsLevel),
+		DNS: DNS{
+			MinTTL: get(r, "DNS_MIN_TTL", 0, ParseDuration),
+			MaxTTL: get(r, "DNS_MAX_TTL", 0, ParseDuration),
+		},
 	}
 	c.HideInformational = get(r, "OUTBOUND_DISABLE_INFORMATIONAL_HEADERS", c.Ingress, ParseBool)
 	c.UnsafeAuthorityLabel = get(r, "INBOUND_METRICS_AUTHORITY_LABELS", "", text) == "unsafe"
@@ -81,6 +97,10 @@ func Parse(environ []string) (Config, error) {
 	c.Policy = r.policy()
 	c.Identity = r.identity()
 	c.Streams = r.streams()
+	c.Trace = r.trace()
+	if d := c.DNS; d.MaxTTL > 0 && d.MinTTL > d.MaxTTL {
+		r.fail("DNS_MIN_TTL", "want MIN_TTL <= MAX_TTL, got %v and %v", d.MinTTL, d.MaxTTL)
+	}
 
 	if len(r.problems) > 0 {
 		slices.Sort(r.problems)
@@ -95,6 +115,19 @@ func parseFormat(s string) (string, error) {
 		return f, nil
 	}
 	return "", fmt.Errorf("want PLAIN or JSON, got %q", s)
+}
+
+func parseAccessLog(s string) (string, error) { return oneOf(s, "apache", "json", "otel") }
+
+// parseMetricsLevel: the level is Weft's (complaint I1); other proxies do not
+// know the variable, and ignore it.
+func parseMetricsLevel(s string) (string, error) { return oneOf(s, "minimal", "default", "full") }
+
+func oneOf(s string, allowed ...string) (string, error) {
+	if v := strings.ToLower(strings.TrimSpace(s)); slices.Contains(allowed, v) {
+		return v, nil
+	}
+	return "", fmt.Errorf("want one of %s, got %q", strings.Join(allowed, ", "), s)
 }
 
 func (r *reader) inbound(w Windows) Direction {
@@ -146,6 +179,7 @@ func (r *reader) direction(p string, w Windows, d Direction) Direction {
 	d.PoolIdle = get(r, p+"_HTTP1_CONNECTION_POOL_IDLE_TIMEOUT", 3*time.Second, ParseDuration)
 	d.Backoff = r.backoff(p+"_CONNECT_EXP_BACKOFF", d.Backoff)
 	d.Server = r.server(p+"_SERVER_HTTP2", w)
+	d.Backlog = get(r, p+"_TCP_LISTEN_BACKLOG", 0, parseUint32)
 	return d
 }
 
@@ -178,6 +212,8 @@ func (r *reader) server(p string, w Windows) Server {
 		MaxConcurrentStreams: get(r, p+"_MAX_CONCURRENT_STREAMS", 0, parseUint32),
 		MaxFrameSize:         get(r, p+"_MAX_FRAME_SIZE", 0, parseUint32),
 		MaxHeaderListSize:    get(r, p+"_MAX_HEADER_LIST_SIZE", 0, parseUint32),
+		MaxPendingResets:     get(r, p+"_MAX_PENDING_ACCEPT_RESET_STREAMS", 0, parseUint32),
+		MaxSendBuffer:        get(r, p+"_MAX_SEND_BUF_SIZE", 0, parseUint32),
 	}
 	stream := get(r, p+"_INITIAL_STREAM_WINDOW_SIZE", 0, parseUint32)
 	conn := get(r, p+"_INITIAL_CONNECTION_WINDOW_SIZE", 0, parseUint32)
