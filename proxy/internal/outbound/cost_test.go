@@ -1,0 +1,73 @@
+package outbound
+
+import (
+	"flag"
+	"net"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+)
+
+var costRequests = flag.Int("cost", 2000, "requests of each kind whose allocations are counted")
+
+// TestAllocationsPerRequest counts what the process allocates while requests pass
+// through real proxies, with discovery, policy, routes and metrics as ever. The
+// client and the application are of this test, and allocate nothing.
+func TestAllocationsPerRequest(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		app     func(net.Conn)
+		meshed  bool
+		drive   func(t *testing.T, addr, authority string) func(n int)
+		proxies int
+	}{
+		{"HTTP/1, one hop", answer1, false, client1, 1},
+		{"HTTP/1 over HTTP/2, two hops", answer1, true, client1, 2},
+		{"gRPC, one hop", answer2, false, client2, 1},
+		{"gRPC, two hops", answer2, true, client2, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := startPair(t, "all-authenticated")
+			const authority = "web.shop.svc.cluster.local:80"
+			app := acceptEach(t, tt.app)
+			if tt.meshed {
+				p.expose(web, app)
+			} else {
+				p.controls.service(web, plain(app))
+			}
+			run := tt.drive(t, p.addr, authority)
+			run(*costRequests / 2) // pools fill, tables learn, series are made
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			run(*costRequests)
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			per := float64(after.Mallocs-before.Mallocs) / float64(*costRequests)
+			bytes := float64(after.TotalAlloc-before.TotalAlloc) / float64(*costRequests)
+			t.Logf("%.2f allocations, %.0f bytes, %v a request", per, bytes, took/time.Duration(*costRequests))
+		})
+	}
+}
+
+// acceptEach serves each connection with handle, which gets it until its end.
+func acceptEach(t *testing.T, handle func(net.Conn)) netip.AddrPort {
+	t.Helper()
+	lis := listenLoopback(t)
+	t.Cleanup(func() { _ = lis.Close() })
+	go func() {
+		for {
+			c, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				handle(c)
+			}()
+		}
+	}()
+	return addrPort(lis)
+}
