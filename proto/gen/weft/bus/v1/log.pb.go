@@ -1216,7 +1216,9 @@ type Presence struct {
 	Unmeshed uint32 `protobuf:"varint,18,opt,name=unmeshed,proto3" json:"unmeshed,omitempty"`
 	// For who reads the logs of linked clusters: how each stands, by name; at
 	// most 256.
-	Links         []*LinkState `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
+	Links []*LinkState `protobuf:"bytes,19,rep,name=links,proto3" json:"links,omitempty"`
+	// For the watcher that writes the log, where its history is wanted.
+	History       *KeptHistory `protobuf:"bytes,20,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1384,6 +1386,246 @@ func (x *Presence) GetLinks() []*LinkState {
 	return nil
 }
 
+func (x *Presence) GetHistory() *KeptHistory {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// KeptHistory is how the history of the log is kept.
+type KeptHistory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream takes what is said on the log.
+	Kept bool `protobuf:"varint,1,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Why it does not, or what is wrong with it, in words; empty when nothing is.
+	Problem string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	// When the oldest message that it holds was said, in Unix nanoseconds.
+	SinceNs int64  `protobuf:"varint,3,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"`
+	Bytes   uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Log messages that it did not get while this process wrote.
+	Lost          uint64 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptHistory) Reset() {
+	*x = KeptHistory{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptHistory) ProtoMessage() {}
+
+func (x *KeptHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptHistory.ProtoReflect.Descriptor instead.
+func (*KeptHistory) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *KeptHistory) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *KeptHistory) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *KeptHistory) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *KeptHistory) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *KeptHistory) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// Checkpoint says that the history holds the whole state of the log at one
+// position: what came before may have been dropped. Its chunks, each a Chunk,
+// came just before it.
+type Checkpoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Seq   uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	// A word of the subjects of its chunks.
+	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// No message of the log after the position is at or before this sequence of
+	// the stream.
+	After uint64 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
+	// When it was taken, in Unix nanoseconds.
+	TakenAtNs     int64         `protobuf:"varint,5,opt,name=taken_at_ns,json=takenAtNs,proto3" json:"taken_at_ns,omitempty"`
+	Rows          uint64        `protobuf:"varint,6,opt,name=rows,proto3" json:"rows,omitempty"`
+	Chunks        []*ChunkStart `protobuf:"bytes,7,rep,name=chunks,proto3" json:"chunks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoint) Reset() {
+	*x = Checkpoint{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoint) ProtoMessage() {}
+
+func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
+func (*Checkpoint) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Checkpoint) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetTakenAtNs() int64 {
+	if x != nil {
+		return x.TakenAtNs
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetRows() uint64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetChunks() []*ChunkStart {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
+// ChunkStart is the first row of a chunk.
+type ChunkStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         Table                  `protobuf:"varint,1,opt,name=table,proto3,enum=weft.bus.v1.Table" json:"table,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChunkStart) Reset() {
+	*x = ChunkStart{}
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChunkStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChunkStart) ProtoMessage() {}
+
+func (x *ChunkStart) ProtoReflect() protoreflect.Message {
+	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChunkStart.ProtoReflect.Descriptor instead.
+func (*ChunkStart) Descriptor() ([]byte, []int) {
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ChunkStart) GetTable() Table {
+	if x != nil {
+		return x.Table
+	}
+	return Table_TABLE_UNSPECIFIED
+}
+
+func (x *ChunkStart) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // LinkState is how a process stands to one linked cluster's log.
 type LinkState struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1407,7 +1649,7 @@ type LinkState struct {
 
 func (x *LinkState) Reset() {
 	*x = LinkState{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1661,7 @@ func (x *LinkState) String() string {
 func (*LinkState) ProtoMessage() {}
 
 func (x *LinkState) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[15]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1674,7 @@ func (x *LinkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
 func (*LinkState) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{15}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LinkState) GetCluster() string {
@@ -1502,7 +1744,7 @@ type SkippedObject struct {
 
 func (x *SkippedObject) Reset() {
 	*x = SkippedObject{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1756,7 @@ func (x *SkippedObject) String() string {
 func (*SkippedObject) ProtoMessage() {}
 
 func (x *SkippedObject) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[16]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1769,7 @@ func (x *SkippedObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkippedObject.ProtoReflect.Descriptor instead.
 func (*SkippedObject) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{16}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SkippedObject) GetObject() string {
@@ -1554,7 +1796,7 @@ type Roll struct {
 
 func (x *Roll) Reset() {
 	*x = Roll{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1808,7 @@ func (x *Roll) String() string {
 func (*Roll) ProtoMessage() {}
 
 func (x *Roll) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[17]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1821,7 @@ func (x *Roll) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roll.ProtoReflect.Descriptor instead.
 func (*Roll) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{17}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Roll) GetEntries() []*RollEntry {
@@ -1600,7 +1842,7 @@ type RollEntry struct {
 
 func (x *RollEntry) Reset() {
 	*x = RollEntry{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1854,7 @@ func (x *RollEntry) String() string {
 func (*RollEntry) ProtoMessage() {}
 
 func (x *RollEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[18]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1867,7 @@ func (x *RollEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollEntry.ProtoReflect.Descriptor instead.
 func (*RollEntry) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{18}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RollEntry) GetPresence() *Presence {
@@ -1657,7 +1899,7 @@ type StatusAsk struct {
 
 func (x *StatusAsk) Reset() {
 	*x = StatusAsk{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1911,7 @@ func (x *StatusAsk) String() string {
 func (*StatusAsk) ProtoMessage() {}
 
 func (x *StatusAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[19]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1924,7 @@ func (x *StatusAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusAsk.ProtoReflect.Descriptor instead.
 func (*StatusAsk) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{19}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StatusAsk) GetEpoch() uint64 {
@@ -1723,7 +1965,7 @@ type StatusAnswer struct {
 
 func (x *StatusAnswer) Reset() {
 	*x = StatusAnswer{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1977,7 @@ func (x *StatusAnswer) String() string {
 func (*StatusAnswer) ProtoMessage() {}
 
 func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[20]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1990,7 @@ func (x *StatusAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusAnswer.ProtoReflect.Descriptor instead.
 func (*StatusAnswer) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{20}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StatusAnswer) GetEpoch() uint64 {
@@ -1806,7 +2048,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +2060,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[21]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +2073,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{21}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Status) GetKey() string {
@@ -1906,7 +2148,7 @@ type ParentStatus struct {
 
 func (x *ParentStatus) Reset() {
 	*x = ParentStatus{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2160,7 @@ func (x *ParentStatus) String() string {
 func (*ParentStatus) ProtoMessage() {}
 
 func (x *ParentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[22]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2173,7 @@ func (x *ParentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentStatus.ProtoReflect.Descriptor instead.
 func (*ParentStatus) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{22}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ParentStatus) GetParentGroup() string {
@@ -1996,7 +2238,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_weft_bus_v1_log_proto_msgTypes[23]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2250,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_weft_bus_v1_log_proto_msgTypes[23]
+	mi := &file_weft_bus_v1_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2263,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{23}
+	return file_weft_bus_v1_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Condition) GetType() string {
@@ -2125,7 +2367,7 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\x05chunk\x18\x02 \x01(\rR\x05chunk\"J\n" +
 	"\x05Chunk\x12'\n" +
 	"\x04rows\x18\x01 \x03(\v2\x13.weft.bus.v1.ChangeR\x04rows\x12\x18\n" +
-	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xa3\x04\n" +
+	"\aunknown\x18\x02 \x01(\bR\aunknown\"\xd7\x04\n" +
 	"\bPresence\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
@@ -2147,7 +2389,27 @@ const file_weft_bus_v1_log_proto_rawDesc = "" +
 	"\x05ready\x18\x10 \x01(\bR\x05ready\x12\x18\n" +
 	"\aleaving\x18\x11 \x01(\bR\aleaving\x12\x1a\n" +
 	"\bunmeshed\x18\x12 \x01(\rR\bunmeshed\x12,\n" +
-	"\x05links\x18\x13 \x03(\v2\x16.weft.bus.v1.LinkStateR\x05links\"\xd2\x01\n" +
+	"\x05links\x18\x13 \x03(\v2\x16.weft.bus.v1.LinkStateR\x05links\x122\n" +
+	"\ahistory\x18\x14 \x01(\v2\x18.weft.bus.v1.KeptHistoryR\ahistory\"\x80\x01\n" +
+	"\vKeptHistory\x12\x12\n" +
+	"\x04kept\x18\x01 \x01(\bR\x04kept\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x12\x19\n" +
+	"\bsince_ns\x18\x03 \x01(\x03R\asinceNs\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\x04R\x04lost\"\xbf\x01\n" +
+	"\n" +
+	"Checkpoint\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x1e\n" +
+	"\vtaken_at_ns\x18\x05 \x01(\x03R\ttakenAtNs\x12\x12\n" +
+	"\x04rows\x18\x06 \x01(\x04R\x04rows\x12/\n" +
+	"\x06chunks\x18\a \x03(\v2\x17.weft.bus.v1.ChunkStartR\x06chunks\"H\n" +
+	"\n" +
+	"ChunkStart\x12(\n" +
+	"\x05table\x18\x01 \x01(\x0e2\x12.weft.bus.v1.TableR\x05table\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xd2\x01\n" +
 	"\tLinkState\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x14\n" +
@@ -2246,7 +2508,7 @@ func file_weft_bus_v1_log_proto_rawDescGZIP() []byte {
 }
 
 var file_weft_bus_v1_log_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_weft_bus_v1_log_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_weft_bus_v1_log_proto_goTypes = []any{
 	(Table)(0),            // 0: weft.bus.v1.Table
 	(Reason)(0),           // 1: weft.bus.v1.Reason
@@ -2265,15 +2527,18 @@ var file_weft_bus_v1_log_proto_goTypes = []any{
 	(*ChunkRequest)(nil),  // 14: weft.bus.v1.ChunkRequest
 	(*Chunk)(nil),         // 15: weft.bus.v1.Chunk
 	(*Presence)(nil),      // 16: weft.bus.v1.Presence
-	(*LinkState)(nil),     // 17: weft.bus.v1.LinkState
-	(*SkippedObject)(nil), // 18: weft.bus.v1.SkippedObject
-	(*Roll)(nil),          // 19: weft.bus.v1.Roll
-	(*RollEntry)(nil),     // 20: weft.bus.v1.RollEntry
-	(*StatusAsk)(nil),     // 21: weft.bus.v1.StatusAsk
-	(*StatusAnswer)(nil),  // 22: weft.bus.v1.StatusAnswer
-	(*Status)(nil),        // 23: weft.bus.v1.Status
-	(*ParentStatus)(nil),  // 24: weft.bus.v1.ParentStatus
-	(*Condition)(nil),     // 25: weft.bus.v1.Condition
+	(*KeptHistory)(nil),   // 17: weft.bus.v1.KeptHistory
+	(*Checkpoint)(nil),    // 18: weft.bus.v1.Checkpoint
+	(*ChunkStart)(nil),    // 19: weft.bus.v1.ChunkStart
+	(*LinkState)(nil),     // 20: weft.bus.v1.LinkState
+	(*SkippedObject)(nil), // 21: weft.bus.v1.SkippedObject
+	(*Roll)(nil),          // 22: weft.bus.v1.Roll
+	(*RollEntry)(nil),     // 23: weft.bus.v1.RollEntry
+	(*StatusAsk)(nil),     // 24: weft.bus.v1.StatusAsk
+	(*StatusAnswer)(nil),  // 25: weft.bus.v1.StatusAnswer
+	(*Status)(nil),        // 26: weft.bus.v1.Status
+	(*ParentStatus)(nil),  // 27: weft.bus.v1.ParentStatus
+	(*Condition)(nil),     // 28: weft.bus.v1.Condition
 }
 var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	0,  // 0: weft.bus.v1.Change.table:type_name -> weft.bus.v1.Table
@@ -2292,18 +2557,21 @@ var file_weft_bus_v1_log_proto_depIdxs = []int32{
 	11, // 13: weft.bus.v1.Range.entries:type_name -> weft.bus.v1.LogEntry
 	4,  // 14: weft.bus.v1.Manifest.sums:type_name -> weft.bus.v1.Sum
 	2,  // 15: weft.bus.v1.Chunk.rows:type_name -> weft.bus.v1.Change
-	18, // 16: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
-	17, // 17: weft.bus.v1.Presence.links:type_name -> weft.bus.v1.LinkState
-	20, // 18: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
-	16, // 19: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
-	23, // 20: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
-	24, // 21: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
-	25, // 22: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 16: weft.bus.v1.Presence.skipped:type_name -> weft.bus.v1.SkippedObject
+	20, // 17: weft.bus.v1.Presence.links:type_name -> weft.bus.v1.LinkState
+	17, // 18: weft.bus.v1.Presence.history:type_name -> weft.bus.v1.KeptHistory
+	19, // 19: weft.bus.v1.Checkpoint.chunks:type_name -> weft.bus.v1.ChunkStart
+	0,  // 20: weft.bus.v1.ChunkStart.table:type_name -> weft.bus.v1.Table
+	23, // 21: weft.bus.v1.Roll.entries:type_name -> weft.bus.v1.RollEntry
+	16, // 22: weft.bus.v1.RollEntry.presence:type_name -> weft.bus.v1.Presence
+	26, // 23: weft.bus.v1.StatusAnswer.statuses:type_name -> weft.bus.v1.Status
+	27, // 24: weft.bus.v1.Status.parents:type_name -> weft.bus.v1.ParentStatus
+	28, // 25: weft.bus.v1.ParentStatus.conditions:type_name -> weft.bus.v1.Condition
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_weft_bus_v1_log_proto_init() }
@@ -2324,7 +2592,7 @@ func file_weft_bus_v1_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weft_bus_v1_log_proto_rawDesc), len(file_weft_bus_v1_log_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
