@@ -1,0 +1,193 @@
+package tap
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
+	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
+	pb "github.com/linkerd/linkerd2-proxy-api/go/tap"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
+)
+
+// Request is a request as a tap sees it. Nothing of it is changed or kept.
+type Request struct {
+	Outbound            bool
+	Source, Destination netip.AddrPort
+	Method, Scheme      string // an empty scheme is http
+	Authority, Path     string
+	Fields              message.Fields
+	SourceLabels        map[string]string // tls, client_id
+	DestinationLabels   map[string]string // tls, server_id, and those from discovery
+	RouteLabels         map[string]string
+}
+
+// Exchange is a request that somebody is shown. Its methods are for one
+// goroutine, and may be called on nil.
+type Exchange struct {
+	r       *Registry
+	request *Request
+	views   []view
+	began   time.Time
+	head    time.Time // when the answer came; zero before
+	grpc    string    // status in the head of the answer
+	ended   bool
+}
+
+type view struct {
+	tap *tap
+	id  *pb.TapEvent_Http_StreamId
+}
+
+// Begin shows the request to those who want to see it; nil if nobody does. The
+// caller calls End once, whatever happens.
+func (r *Registry) Begin(q *Request) *Exchange {
+	if q.Scheme == "" {
+		q.Scheme = "http"
+	}
+	var x *Exchange
+	for _, t := range *r.taps.Load() {
+		if !t.match(q) || !t.sample() {
+			continue
+		}
+		if x == nil {
+			x = &Exchange{r: r, request: q, began: r.now()}
+		}
+		if len(x.views) == 0 { // heads are borrowed for the time of the request, events are not
+			q.Method, q.Scheme = strings.Clone(q.Method), strings.Clone(q.Scheme)
+			q.Authority, q.Path = strings.Clone(q.Authority), strings.Clone(q.Path)
+		}
+		v := view{t, &pb.TapEvent_Http_StreamId{Base: r.base, Stream: r.stream.Add(1)}}
+		x.views = append(x.views, v)
+		init := &pb.TapEvent_Http_RequestInit{Id: v.id, Method: method(q.Method), Scheme: scheme(q.Scheme), Authority: q.Authority, Path: q.Path}
+		if t.headers {
+			init.Headers = headers(q.Fields, ":method", q.Method, ":scheme", q.Scheme, ":authority", q.Authority, ":path", q.Path)
+		}
+		t.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_RequestInit_{RequestInit: init}}))
+	}
+	return x
+}
+
+// Head shows the head of the answer. It counts once; 1xx heads are not shown.
+func (x *Exchange) Head(status int, fields message.Fields) {
+	if x == nil || x.ended || !x.head.IsZero() || status < 200 && status != 101 {
+		return
+	}
+	x.head, x.grpc = x.r.now(), fields.Get("grpc-status")
+	for _, v := range x.views {
+		init := &pb.TapEvent_Http_ResponseInit{Id: v.id, SinceRequestInit: durationpb.New(x.head.Sub(x.began)), HttpStatus: uint32(status)}
+		if v.tap.headers {
+			init.Headers = headers(fields, ":status", strconv.Itoa(status))
+		}
+		v.tap.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_ResponseInit_{ResponseInit: init}}))
+	}
+}
+
+// An End is how an exchange ended.
+type End struct {
+	Trailer message.Fields
+	Reset   bool
+	Code    uint32 // of HTTP/2, if Reset
+}
+
+// End shows the end of the exchange. Only the first call counts.
+func (x *Exchange) End(e End) {
+	if x == nil || x.ended {
+		return
+	}
+	x.ended = true
+	now := x.r.now()
+	end := &pb.TapEvent_Http_ResponseEnd{SinceRequestInit: durationpb.New(now.Sub(x.began)), Eos: x.eos(e)}
+	if !x.head.IsZero() {
+		end.SinceResponseInit = durationpb.New(now.Sub(x.head))
+	}
+	for _, v := range x.views {
+		mine := &pb.TapEvent_Http_ResponseEnd{
+			Id: v.id, SinceRequestInit: end.SinceRequestInit, SinceResponseInit: end.SinceResponseInit, Eos: end.Eos,
+		}
+		if v.tap.headers && len(e.Trailer) > 0 {
+			mine.Trailers = headers(e.Trailer)
+		}
+		v.tap.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_ResponseEnd_{ResponseEnd: mine}}))
+		v.tap.landed()
+	}
+}
+
+func (x *Exchange) eos(e End) *pb.Eos {
+	status := e.Trailer.Get("grpc-status")
+	if status == "" {
+		status = x.grpc
+	}
+	if n, err := strconv.ParseUint(status, 10, 32); err == nil && !e.Reset {
+		return &pb.Eos{End: &pb.Eos_GrpcStatusCode{GrpcStatusCode: uint32(n)}}
+	}
+	if e.Reset {
+		return &pb.Eos{End: &pb.Eos_ResetErrorCode{ResetErrorCode: e.Code}}
+	}
+	return nil
+}
+
+func (x *Exchange) event(h *pb.TapEvent_Http) *pb.TapEvent {
+	q := x.request
+	e := &pb.TapEvent{
+		Source: tcp(q.Source), Destination: tcp(q.Destination), ProxyDirection: pb.TapEvent_INBOUND,
+		SourceMeta:      &pb.TapEvent_EndpointMeta{Labels: q.SourceLabels},
+		DestinationMeta: &pb.TapEvent_EndpointMeta{Labels: q.DestinationLabels},
+		RouteMeta:       &pb.TapEvent_RouteMeta{Labels: q.RouteLabels},
+		Event:           &pb.TapEvent_Http_{Http: h},
+	}
+	if q.Outbound {
+		e.ProxyDirection = pb.TapEvent_OUTBOUND
+	}
+	return e
+}
+
+func tcp(a netip.AddrPort) *netpb.TcpAddress {
+	ip := a.Addr().Unmap()
+	out := &netpb.TcpAddress{Port: uint32(a.Port())}
+	switch {
+	case ip.Is4():
+		b := ip.As4()
+		out.Ip = &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}
+	case ip.Is6():
+		b := ip.As16()
+		out.Ip = &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv6{Ipv6: &netpb.IPv6{
+			First: binary.BigEndian.Uint64(b[:8]), Last: binary.BigEndian.Uint64(b[8:]),
+		}}}
+	}
+	return out
+}
+
+func method(s string) *typepb.HttpMethod {
+	if n, ok := typepb.HttpMethod_Registered_value[s]; ok {
+		return &typepb.HttpMethod{Type: &typepb.HttpMethod_Registered_{Registered: typepb.HttpMethod_Registered(n)}}
+	}
+	return &typepb.HttpMethod{Type: &typepb.HttpMethod_Unregistered{Unregistered: s}}
+}
+
+func scheme(s string) *typepb.Scheme {
+	switch s {
+	case "http":
+		return &typepb.Scheme{Type: &typepb.Scheme_Registered_{Registered: typepb.Scheme_HTTP}}
+	case "https":
+		return &typepb.Scheme{Type: &typepb.Scheme_Registered_{Registered: typepb.Scheme_HTTPS}}
+	}
+	return &typepb.Scheme{Type: &typepb.Scheme_Unregistered{Unregistered: s}}
+}
+
+// headers copies the fields behind the pseudo ones, which come in pairs.
+func headers(f message.Fields, pseudo ...string) *typepb.Headers {
+	out := &typepb.Headers{}
+	for i := 0; i+1 < len(pseudo); i += 2 {
+		out.Headers = append(out.Headers, &typepb.Headers_Header{Name: pseudo[i], Value: []byte(pseudo[i+1])})
+	}
+	for _, line := range f {
+		out.Headers = append(out.Headers, &typepb.Headers_Header{Name: strings.Clone(strings.ToLower(line.Name)), Value: []byte(line.Value)})
+	}
+	return out
+}

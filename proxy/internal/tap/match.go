@@ -1,0 +1,177 @@
+package tap
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
+	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
+	pb "github.com/linkerd/linkerd2-proxy-api/go/tap"
+)
+
+// A match decides whether a request is shown. It is pure.
+type match func(*Request) bool
+
+const (
+	maxDepth = 32
+	maxNodes = 1000
+)
+
+// compile reads a match; one that is unset, at any depth, is an error.
+func compile(m *pb.ObserveRequest_Match) (match, error) {
+	nodes := 0
+	return compileAt(m, 0, &nodes)
+}
+
+func compileAt(m *pb.ObserveRequest_Match, depth int, nodes *int) (match, error) {
+	if *nodes++; depth > maxDepth || *nodes > maxNodes {
+		return nil, errors.New("the match is too large")
+	}
+	switch kind := m.GetMatch().(type) {
+	case *pb.ObserveRequest_Match_All:
+		parts, err := sequence(kind.All, depth, nodes)
+		return func(r *Request) bool {
+			for _, p := range parts {
+				if !p(r) {
+					return false
+				}
+			}
+			return true
+		}, err
+	case *pb.ObserveRequest_Match_Any:
+		parts, err := sequence(kind.Any, depth, nodes)
+		return func(r *Request) bool {
+			for _, p := range parts {
+				if p(r) {
+					return true
+				}
+			}
+			return false
+		}, err
+	case *pb.ObserveRequest_Match_Not:
+		inner, err := compileAt(kind.Not, depth+1, nodes)
+		return func(r *Request) bool { return !inner(r) }, err
+	case *pb.ObserveRequest_Match_Source:
+		fits, err := address(kind.Source)
+		return func(r *Request) bool { return fits(r.Source) }, err
+	case *pb.ObserveRequest_Match_Destination:
+		fits, err := address(kind.Destination)
+		return func(r *Request) bool { return fits(r.Destination) }, err
+	case *pb.ObserveRequest_Match_Http_:
+		return http(kind.Http)
+	case *pb.ObserveRequest_Match_DestinationLabel:
+		l := kind.DestinationLabel
+		return func(r *Request) bool { v, ok := r.DestinationLabels[l.GetKey()]; return ok && v == l.GetValue() }, nil
+	case *pb.ObserveRequest_Match_RouteLabel:
+		l := kind.RouteLabel
+		return func(r *Request) bool { v, ok := r.RouteLabels[l.GetKey()]; return ok && v == l.GetValue() }, nil
+	}
+	return nil, errors.New("a match without a kind")
+}
+
+func sequence(s *pb.ObserveRequest_Match_Seq, depth int, nodes *int) ([]match, error) {
+	var out []match
+	for _, m := range s.GetMatches() {
+		part, err := compileAt(m, depth+1, nodes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, part)
+	}
+	return out, nil
+}
+
+func address(m *pb.ObserveRequest_Match_Tcp) (func(netip.AddrPort) bool, error) {
+	switch kind := m.GetMatch().(type) {
+	case *pb.ObserveRequest_Match_Tcp_Netmask_:
+		net, err := network(kind.Netmask)
+		return func(a netip.AddrPort) bool { return net.Contains(a.Addr().Unmap()) }, err
+	case *pb.ObserveRequest_Match_Tcp_Ports:
+		low, high := kind.Ports.GetMin(), kind.Ports.GetMax()
+		if high == 0 {
+			high = 65535
+		}
+		if low > high || high > 65535 {
+			return nil, fmt.Errorf("no port is from %d to %d", low, high)
+		}
+		return func(a netip.AddrPort) bool { return uint32(a.Port()) >= low && uint32(a.Port()) <= high }, nil
+	}
+	return nil, errors.New("an address match without a kind")
+}
+
+func network(n *pb.ObserveRequest_Match_Tcp_Netmask) (netip.Prefix, error) {
+	var addr netip.Addr
+	switch ip := n.GetIp().GetIp().(type) {
+	case *netpb.IPAddress_Ipv4:
+		addr = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, ip.Ipv4)))
+	case *netpb.IPAddress_Ipv6:
+		b := binary.BigEndian.AppendUint64(nil, ip.Ipv6.GetFirst())
+		addr = netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(b, ip.Ipv6.GetLast())))
+	default:
+		return netip.Prefix{}, errors.New("a network without an address")
+	}
+	if n.GetMask() > uint32(addr.BitLen()) {
+		return netip.Prefix{}, fmt.Errorf("a network of %d bits", n.GetMask())
+	}
+	return netip.PrefixFrom(addr, int(n.GetMask())).Masked(), nil
+}
+
+func http(m *pb.ObserveRequest_Match_Http) (match, error) {
+	switch kind := m.GetMatch().(type) {
+	case *pb.ObserveRequest_Match_Http_Scheme:
+		want := schemeText(kind.Scheme)
+		if want == "" {
+			return nil, errors.New("a scheme match without a scheme")
+		}
+		return func(r *Request) bool { return r.Scheme == want }, nil
+	case *pb.ObserveRequest_Match_Http_Method:
+		want := methodText(kind.Method)
+		if want == "" {
+			return nil, errors.New("a method match without a method")
+		}
+		return func(r *Request) bool { return r.Method == want }, nil
+	case *pb.ObserveRequest_Match_Http_Authority:
+		fits, err := text(kind.Authority)
+		return func(r *Request) bool { return fits(r.Authority) }, err
+	case *pb.ObserveRequest_Match_Http_Path:
+		fits, err := text(kind.Path)
+		return func(r *Request) bool { return fits(r.Path) }, err
+	}
+	return nil, errors.New("an HTTP match without a kind")
+}
+
+func text(m *pb.ObserveRequest_Match_Http_StringMatch) (func(string) bool, error) {
+	switch kind := m.GetMatch().(type) {
+	case *pb.ObserveRequest_Match_Http_StringMatch_Exact:
+		return func(s string) bool { return s == kind.Exact }, nil
+	case *pb.ObserveRequest_Match_Http_StringMatch_Prefix:
+		return func(s string) bool { return strings.HasPrefix(s, kind.Prefix) }, nil
+	}
+	return nil, errors.New("a text match without a kind")
+}
+
+func schemeText(s *typepb.Scheme) string {
+	switch t := s.GetType().(type) {
+	case *typepb.Scheme_Registered_:
+		if t.Registered == typepb.Scheme_HTTPS {
+			return "https"
+		}
+		return "http"
+	case *typepb.Scheme_Unregistered:
+		return t.Unregistered
+	}
+	return ""
+}
+
+func methodText(m *typepb.HttpMethod) string {
+	switch t := m.GetType().(type) {
+	case *typepb.HttpMethod_Registered_:
+		return typepb.HttpMethod_Registered_name[int32(t.Registered)]
+	case *typepb.HttpMethod_Unregistered:
+		return t.Unregistered
+	}
+	return ""
+}
