@@ -20,6 +20,7 @@ type body struct {
 	left    uint64 // of the length, or of the chunk
 	state   chunkState
 	taken   int // bytes of the piece that has been given out
+	looked  int // of a trailer, in bytes: its end is not in them
 	trailer message.Fields
 	err     error // of the end; io.EOF mostly
 }
@@ -103,7 +104,7 @@ func (b *body) ready() bool {
 			return len(rest) > 0
 		}
 	}
-	return bytes.HasPrefix(rest, []byte("\r\n")) || headEnd(rest, 0) > 0
+	return bytes.HasPrefix(rest, []byte("\r\n")) || headEnd(rest, b.looked) > 0
 }
 
 func (b *body) fill(most int) error {
@@ -222,14 +223,14 @@ func (b *body) readTrailer() error {
 		b.in.Take(2)
 		return io.EOF
 	}
-	n := headEnd(p, 0)
+	n := headEnd(p, b.looked)
 	if n == 0 {
-		if len(p) >= b.most {
+		if b.looked = len(p); len(p) >= b.most {
 			return errTooLarge
 		}
 		return b.fill(b.most)
 	}
-	fields, err := parseFields(string(p[:n]), true)
+	fields, err := parseFields(nil, string(p[:n]), true)
 	if err != nil {
 		return err
 	}

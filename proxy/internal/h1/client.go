@@ -30,7 +30,9 @@ type Call struct {
 	finished atomic.Bool // the question is whole
 
 	body    body
-	final   bool // the answer's head has come
+	res     message.Response
+	store   *message.Store // of the answer's head
+	final   bool           // the answer's head has come
 	keep    bool
 	aborted atomic.Pointer[error]
 }
@@ -162,7 +164,10 @@ func (c *Call) Response() (*message.Response, error) {
 			if n > c.most {
 				return nil, errTooLarge
 			}
-			s := string(b[:n])
+			if c.store == nil {
+				c.store = message.NewStore()
+			}
+			s := c.store.String(b[:n])
 			c.in.Take(n)
 			return c.answer(s)
 		}
@@ -193,10 +198,12 @@ func (c *Call) why(err error, some bool) error {
 }
 
 func (c *Call) answer(head string) (*message.Response, error) {
-	r, f, err := parseResponse(head, c.req.Method)
+	r := &c.res
+	f, err := parseResponse(r, c.store.Fields(), head, c.req.Method)
 	if err != nil {
 		return nil, err
 	}
+	c.store.Reuse(r.Fields)
 	if r.Status/100 == 1 && r.Status != 101 {
 		return r, nil
 	}
@@ -245,11 +252,22 @@ func (c *Call) Done() bool {
 		if len(c.in.Bytes()) == 0 { // bytes that nobody asked for are of no good
 			c.in.Release()
 			c.used, c.req = true, nil
+			c.forget()
 			return true
 		}
 	}
 	c.Close()
 	return false
+}
+
+// forget gives the memory of the answer's head back.
+func (c *Call) forget() {
+	if c.store != nil {
+		c.store.Release()
+		c.store = nil
+	}
+	c.res = message.Response{}
+	c.body.trailer = nil
 }
 
 // Close closes the connection.

@@ -16,10 +16,11 @@ import (
 // An Exchange is a request on a client's connection, and the way back. It is a
 // message.Client until Handle returns.
 type Exchange struct {
-	c    *Conn
-	req  *message.Request
-	body body
-	read atomic.Bool // the body has been read to its end
+	c     *Conn
+	req   message.Request
+	store *message.Store // of the request's head
+	body  body
+	read  atomic.Bool // the body has been read to its end
 
 	keep      bool // the connection may be used again
 	spoiled   atomic.Bool
@@ -42,7 +43,7 @@ var (
 )
 
 // Request is message.Client's.
-func (x *Exchange) Request() *message.Request { return x.req }
+func (x *Exchange) Request() *message.Request { return &x.req }
 
 // Body is message.Client's.
 func (x *Exchange) Body() message.Body {

@@ -78,33 +78,33 @@ func cut(s string, strict bool) (line, rest string, err error) {
 	return line, rest, nil
 }
 
-// parseRequest reads a whole head.
-func parseRequest(head string) (*message.Request, framing, error) {
+// parseRequest reads a whole head into r; its fields go to the memory of fields.
+func parseRequest(r *message.Request, fields message.Fields, head string) (framing, error) {
+	*r = message.Request{}
 	line, rest, err := cut(head, true)
 	if err != nil {
-		return nil, none, err
+		return none, err
 	}
-	r := &message.Request{}
 	if err := requestLine(r, line); err != nil {
-		return nil, none, err
+		return none, err
 	}
-	if r.Fields, err = parseFields(rest, true); err != nil {
-		return nil, none, err
+	if r.Fields, err = parseFields(fields, rest, true); err != nil {
+		return none, err
 	}
 	if err := host(r); err != nil {
-		return nil, none, err
+		return none, err
 	}
 	f, length, err := frame(&r.Fields, true)
 	switch {
 	case err != nil:
-		return nil, none, err
+		return none, err
 	case f == chunked && r.Version == message.HTTP10:
-		return nil, none, errCoding
+		return none, errCoding
 	case r.Method == "CONNECT":
 		f, length = none, 0 // what follows is the tunnel's
 	}
 	r.Length = length
-	return r, f, nil
+	return f, nil
 }
 
 func requestLine(r *message.Request, line string) error {
@@ -185,14 +185,15 @@ func host(r *message.Request) error {
 	return nil
 }
 
-// parseResponse reads a whole head of an answer. It is kinder than to requests,
-// where nothing can be smuggled by it: a field whose name is none is left out.
-func parseResponse(head string, method string) (*message.Response, framing, error) {
+// parseResponse reads a whole head of an answer into r. It is kinder than to
+// requests, where nothing can be smuggled by it: a field whose name is none is left
+// out.
+func parseResponse(r *message.Response, fields message.Fields, head string, method string) (framing, error) {
+	*r = message.Response{}
 	line, rest, err := cut(head, false)
 	if err != nil {
-		return nil, none, err
+		return none, err
 	}
-	r := &message.Response{}
 	version, line, _ := strings.Cut(line, " ")
 	switch version {
 	case "HTTP/1.1":
@@ -200,24 +201,24 @@ func parseResponse(head string, method string) (*message.Response, framing, erro
 	case "HTTP/1.0":
 		r.Version = message.HTTP10
 	default:
-		return nil, none, errVersion
+		return none, errVersion
 	}
 	code, reason, _ := strings.Cut(line, " ")
 	if len(code) != 3 {
-		return nil, none, errStatus
+		return none, errStatus
 	}
 	for i := range 3 {
 		if code[i] < '0' || code[i] > '9' {
-			return nil, none, errStatus
+			return none, errStatus
 		}
 		r.Status = 10*r.Status + int(code[i]-'0')
 	}
 	if r.Status < 100 || !value(reason) {
-		return nil, none, errStatus
+		return none, errStatus
 	}
 	r.Reason = reason
-	if r.Fields, err = parseFields(rest, false); err != nil {
-		return nil, none, err
+	if r.Fields, err = parseFields(fields, rest, false); err != nil {
+		return none, err
 	}
 	if message.Bodyless(method, r.Status) {
 		// What the head says is about another answer; the coding is this hop's.
@@ -225,11 +226,11 @@ func parseResponse(head string, method string) (*message.Response, framing, erro
 		if r.Status/100 == 1 || r.Status == 204 {
 			r.Fields.Del("content-length")
 		}
-		return r, none, nil
+		return none, nil
 	}
 	f, length, err := frame(&r.Fields, false)
 	if err != nil {
-		return nil, none, err
+		return none, err
 	}
 	if f == none {
 		if _, sizedNone := r.Fields.Find("content-length"); !sizedNone {
@@ -237,12 +238,11 @@ func parseResponse(head string, method string) (*message.Response, framing, erro
 		}
 	}
 	r.Length = length
-	return r, f, nil
+	return f, nil
 }
 
-// parseFields reads lines up to the empty one.
-func parseFields(s string, strict bool) (message.Fields, error) {
-	fields := make(message.Fields, 0, 16)
+// parseFields appends lines up to the empty one.
+func parseFields(fields message.Fields, s string, strict bool) (message.Fields, error) {
 	for {
 		line, rest, err := cut(s, strict)
 		if err != nil {

@@ -75,7 +75,8 @@ func TestRequestHeads(t *testing.T) {
 		{"1.0 chunked", "POST / HTTP/1.0", host + "Transfer-Encoding: chunked\r\n", errCoding, none, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, f, err := parseRequest(tt.line + "\r\n" + tt.fields + "\r\n")
+			r := new(message.Request)
+			f, err := parseRequest(r, nil, tt.line+"\r\n"+tt.fields+"\r\n")
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("error %v, want %v", err, tt.want)
 			}
@@ -90,7 +91,8 @@ func TestRequestHeads(t *testing.T) {
 }
 
 func TestWholeTarget(t *testing.T) {
-	r, _, err := parseRequest("GET HTTP://b.test:8080?q=1 HTTP/1.1\r\nHost: a.test\r\n\r\n")
+	r := new(message.Request)
+	_, err := parseRequest(r, nil, "GET HTTP://b.test:8080?q=1 HTTP/1.1\r\nHost: a.test\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,8 @@ func TestResponseHeads(t *testing.T) {
 		{"NUL", ok + "X: \x00\r\n", "GET", errValue, none, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, f, err := parseResponse(tt.head+"\r\n", tt.method)
+			r := new(message.Response)
+			f, err := parseResponse(r, nil, tt.head+"\r\n", tt.method)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("error %v, want %v", err, tt.want)
 			}
@@ -149,7 +152,8 @@ func TestResponseHeads(t *testing.T) {
 
 func TestNamesStayAsTheyWere(t *testing.T) {
 	head := "GET / HTTP/1.1\r\nhOST: a\r\nX-b: 2\r\nx-A: 1\r\n\r\n"
-	r, _, err := parseRequest(head)
+	r := new(message.Request)
+	_, err := parseRequest(r, nil, head)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +188,8 @@ func FuzzRequest(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		r, fr, err := parseRequest(in[:n])
+		r := new(message.Request)
+		fr, err := parseRequest(r, nil, in[:n])
 		if err != nil {
 			return
 		}
@@ -202,7 +207,8 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%q: length %d, theirs %d", in, r.Length, theirs.ContentLength)
 		}
 		// Written and read again it is the same.
-		again, fr2, err := parseRequest(string(appendRequest(nil, r)))
+		again := new(message.Request)
+		fr2, err := parseRequest(again, nil, string(appendRequest(nil, r)))
 		if err != nil || fr2 != fr {
 			t.Fatalf("%q, written as %q: %v", in, appendRequest(nil, r), err)
 		}
@@ -222,7 +228,8 @@ func FuzzResponse(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		r, _, err := parseResponse(in[:n], method)
+		r := new(message.Response)
+		_, err := parseResponse(r, nil, in[:n], method)
 		if err != nil {
 			return
 		}

@@ -34,6 +34,7 @@ type Conn struct {
 	taken   bool // by a tunnel
 
 	guard    message.Aborter
+	telling  sync.Mutex // is held while the guard is told; taken within mu
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	alarm    *time.Timer
@@ -120,17 +121,25 @@ func (c *Conn) one() bool {
 	case err != nil:
 		return false
 	}
-	r, f, err := parseRequest(head)
+	x := &c.x
+	*x = Exchange{c: c, store: message.NewStore()}
+	r := &x.req
+	f, err := parseRequest(r, x.store.Fields(), x.store.String(head))
+	c.in.Take(len(head))
 	if err != nil {
+		x.store.Release()
 		c.refuse(refusal(err))
 		return false
 	}
-	x := &c.x
-	*x = Exchange{c: c, req: r, keep: keepAlive(r)}
+	x.store.Reuse(r.Fields)
+	x.keep = keepAlive(r)
 	x.body.reset(&c.in, f, r.Length, c.cfg.MaxHead)
 	x.expects = f != none && r.Version == message.HTTP11 && r.Fields.HasToken("expect", "100-continue")
 	c.cfg.Handle(x)
-	return c.after(x)
+	again := c.after(x)
+	x.store.Release()
+	x.store, x.req = nil, message.Request{}
+	return again
 }
 
 func refusal(err error) int {
@@ -145,8 +154,8 @@ func refusal(err error) int {
 	return 400
 }
 
-// head waits for the head of a request.
-func (c *Conn) head() (string, error) {
+// head waits for the head of a request, and returns it before it is taken.
+func (c *Conn) head() ([]byte, error) {
 	looked := 0
 	c.mu.Lock()
 	c.busy = len(c.in.Bytes()) > 0
@@ -154,36 +163,34 @@ func (c *Conn) head() (string, error) {
 	stop := c.leaving
 	c.mu.Unlock()
 	if stop {
-		return "", net.ErrClosed
+		return nil, net.ErrClosed
 	}
 	for empty := 0; ; {
 		b := c.in.Bytes()
 		// Empty lines before a request are skipped (RFC 9112 §2.2).
 		for looked == 0 && len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
 			if empty++; empty > 8 {
-				return "", errLine
+				return nil, errLine
 			}
 			c.in.Take(2)
 			b = b[2:]
 		}
 		if n := headEnd(b, looked); n > 0 {
 			if n > c.cfg.MaxHead {
-				return "", errTooLarge
+				return nil, errTooLarge
 			}
-			s := string(b[:n])
-			c.in.Take(n)
-			return s, nil
+			return b[:n], nil
 		}
 		if len(b) > 0 && !begins(b) {
-			return "", errLine // no need to wait for an end that may not come
+			return nil, errLine // no need to wait for an end that may not come
 		}
 		looked = len(b)
 		err := c.in.Fill(c.cfg.MaxHead)
 		if errors.Is(err, io.ErrShortBuffer) {
-			return "", errTooLarge
+			return nil, errTooLarge
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		c.mu.Lock()
 		c.busy = true
@@ -280,12 +287,19 @@ func (c *Conn) after(x *Exchange) bool {
 	return true
 }
 
-// Guard names what is to be told when the client goes.
+// Guard names what is to be told when the client goes. When Guard(nil) returns
+// nobody is being told.
 func (c *Conn) Guard(a message.Aborter) {
 	c.mu.Lock()
 	c.guard = a
 	gone := c.gone
-	if a != nil && !c.armed && !gone {
+	if a == nil {
+		c.mu.Unlock()
+		c.telling.Lock()
+		c.telling.Unlock() //nolint:staticcheck // waits for whoever tells
+		return
+	}
+	if !c.armed && !gone {
 		c.armed, c.seen = true, c.number
 		if c.alarm == nil {
 			c.alarm = time.AfterFunc(patience, c.ring)
@@ -294,7 +308,7 @@ func (c *Conn) Guard(a message.Aborter) {
 		}
 	}
 	c.mu.Unlock()
-	if gone && a != nil {
+	if gone {
 		a.Abort(message.ErrGone)
 	}
 }
@@ -321,8 +335,16 @@ func (c *Conn) ring() {
 // or its end.
 func (c *Conn) watch(done chan struct{}) {
 	defer close(done)
-	if len(c.in.Bytes()) > 0 || c.in.Fill(wire.Size) == nil {
-		return
+	// What is pipelined waits in the buffer; a client that has no room for more
+	// there is not watched.
+	for {
+		err := c.in.Fill(wire.Size)
+		if errors.Is(err, io.ErrShortBuffer) {
+			return
+		}
+		if err != nil {
+			break
+		}
 	}
 	c.mu.Lock()
 	if c.guard == nil && !c.gone { // woken by unwatch
@@ -335,6 +357,8 @@ func (c *Conn) watch(done chan struct{}) {
 	if c.cancel != nil {
 		c.cancel(message.ErrGone)
 	}
+	c.telling.Lock()
+	defer c.telling.Unlock()
 	c.mu.Unlock()
 	if a != nil {
 		a.Abort(message.ErrGone)

@@ -80,7 +80,8 @@ type Conn struct {
 	queued   uint64 // bytes that were ever put into out
 	started  uint64 // of those, what a write has begun for
 	flushing bool
-	control  int // frames that answer the peer, in out
+	flusher  func() // flush, bound once: a method in a go statement is an allocation
+	control  int    // frames that answer the peer, in out
 
 	sendWindow int64
 	recvWindow int64 // what the peer may still send
@@ -146,6 +147,7 @@ func newConn(nc net.Conn, cfg Config, server bool) *Conn {
 		c.next = 1
 	}
 	c.in.Reset(nc)
+	c.flusher = c.flush
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hello()

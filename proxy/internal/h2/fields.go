@@ -20,8 +20,8 @@ var (
 )
 
 // readRequest takes the pseudo-header fields out of a request's fields.
-func readRequest(fields message.Fields) (*message.Request, error) {
-	r := &message.Request{Version: message.HTTP2}
+func readRequest(r *message.Request, fields message.Fields) error {
+	*r = message.Request{Version: message.HTTP2}
 	n, err := pseudo(fields, func(f message.Field) *string {
 		switch f.Name {
 		case ":method":
@@ -36,27 +36,27 @@ func readRequest(fields message.Fields) (*message.Request, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Fields = join(fields[n:])
 	if r.Method == "CONNECT" {
 		if r.Authority == "" || r.Scheme != "" || r.Target != "" {
-			return nil, errConnect
+			return errConnect
 		}
 		if !message.ValidAuthority(r.Authority) {
-			return nil, errAuthority
+			return errAuthority
 		}
-		return r, nil
+		return nil
 	}
 	switch {
 	case r.Method == "" || r.Scheme == "" || r.Target == "":
-		return nil, errMissing
+		return errMissing
 	case !token(r.Method):
-		return nil, errName
+		return errName
 	case r.Target[0] != '/' && (r.Target != "*" || r.Method != "OPTIONS"):
-		return nil, errMissing
+		return errMissing
 	case !visible(r.Target), !token(r.Scheme):
-		return nil, errValue
+		return errValue
 	}
 	if r.Authority == "" {
 		r.Authority = r.Fields.Get("host")
@@ -64,16 +64,16 @@ func readRequest(fields message.Fields) (*message.Request, error) {
 	// These become lines of HTTP/1 if that is what the application speaks: what is
 	// a line's end there, or a path, would be another request than was judged.
 	if !message.ValidAuthority(r.Authority) {
-		return nil, errAuthority
+		return errAuthority
 	}
-	if len(r.Fields.Values("host")) > 1 {
-		return nil, errHost
+	if r.Fields.Count("host") > 1 {
+		return errHost
 	}
-	return r, nil
+	return nil
 }
 
 // readResponse is the same for a response.
-func readResponse(fields message.Fields) (*message.Response, error) {
+func readResponse(r *message.Response, fields message.Fields) error {
 	var status string
 	n, err := pseudo(fields, func(f message.Field) *string {
 		if f.Name == ":status" {
@@ -82,22 +82,22 @@ func readResponse(fields message.Fields) (*message.Response, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &message.Response{Version: message.HTTP2, Fields: fields[n:]}
+	*r = message.Response{Version: message.HTTP2, Fields: fields[n:]}
 	if len(status) != 3 {
-		return nil, errMissing
+		return errMissing
 	}
 	for i := range 3 {
 		if status[i] < '0' || status[i] > '9' {
-			return nil, errMissing
+			return errMissing
 		}
 		r.Status = 10*r.Status + int(status[i]-'0')
 	}
 	if r.Status < 100 || r.Status == 101 { // HTTP/2 switches no protocols (§8.6)
-		return nil, errMissing
+		return errMissing
 	}
-	return r, nil
+	return nil
 }
 
 // pseudo stores the pseudo-header fields where place says, and checks the rest. It

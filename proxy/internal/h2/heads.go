@@ -65,62 +65,75 @@ func (c *Conn) headPart(p []byte) error {
 func (c *Conn) headEnd(block []byte) error {
 	at := c.heads
 	c.heads.stream = 0
-	fields, err := c.dec.Decode(make(message.Fields, 0, 16), block, int(c.cfg.MaxList))
+	store := message.NewStore()
+	fields, err := c.dec.Decode(store.Fields(), block, int(c.cfg.MaxList), store)
+	store.Reuse(fields)
 	if c.heads.block != nil {
 		wire.Put(c.heads.block)
 		c.heads.block = nil
 	}
-	tooLong := errors.Is(err, hpack.ErrTooLong)
+	tooLong := err != nil && errors.Is(err, hpack.ErrTooLong) || len(fields) > maxFields
+	kept := false // by a stream
 	switch {
 	case err != nil && !tooLong:
-		return &frame.ConnError{Code: frame.CompressionError, Why: err.Error()}
+		err = &frame.ConnError{Code: frame.CompressionError, Why: err.Error()}
 	case at.self != nil:
 		c.mu.Lock()
 		c.highest = max(c.highest, at.stream)
 		c.mu.Unlock()
-		return at.self
+		err = at.self
 	case c.server:
-		return c.request(at, fields, tooLong)
+		kept, err = c.request(at, fields, store, tooLong)
+	default:
+		kept, err = c.response(at, fields, store, tooLong)
 	}
-	return c.response(at, fields, tooLong)
+	if !kept {
+		store.Release()
+	}
+	return err
 }
 
-// request begins a stream, or ends one with a trailer.
-func (c *Conn) request(at heads, fields message.Fields, tooLong bool) error {
+// maxFields bounds the fields of a head or trailer, as h1's does.
+const maxFields = 4000
+
+// request begins a stream, or ends one with a trailer. It reports whether the
+// stream has kept the fields' store.
+func (c *Conn) request(at heads, fields message.Fields, store *message.Store, tooLong bool) (kept bool, err error) {
 	c.mu.Lock()
 	if s := c.streams[at.stream]; s != nil {
 		defer c.mu.Unlock()
-		return s.trailers(at, fields, tooLong)
+		return s.trailers(at, fields, store, tooLong)
 	}
 	if at.stream <= c.highest {
 		defer c.mu.Unlock()
 		if c.resetByUs(at.stream) {
-			return nil
+			return false, nil
 		}
-		return &frame.ConnError{Code: frame.StreamClosed, Why: "HEADERS on a stream that has ended"}
+		return false, &frame.ConnError{Code: frame.StreamClosed, Why: "HEADERS on a stream that has ended"}
 	}
 	c.highest = at.stream
 	switch {
 	case c.lastSent != frame.MaxWindow, len(c.streams) >= int(c.cfg.MaxStreams), c.handled >= 2*int(c.cfg.MaxStreams):
 		c.mu.Unlock()
-		return &frame.StreamError{Stream: at.stream, Code: frame.RefusedStream, Why: "too many streams, or too late"}
+		return false, &frame.StreamError{Stream: at.stream, Code: frame.RefusedStream, Why: "too many streams, or too late"}
 	case tooLong:
 		err := c.reply()
 		if err == nil {
 			c.tooLarge(at)
 		}
 		c.mu.Unlock()
-		return err
-	}
-	req, err := readRequest(fields)
-	if err != nil {
-		c.mu.Unlock()
-		return &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: err.Error()}
+		return false, err
 	}
 	s := c.open(at.stream)
-	s.req, s.begun = req, true
-	if err = s.lengths(req.Fields, at.end, true); err == nil {
-		req.Length = s.expect
+	s.keep(store)
+	if err := readRequest(&s.req, fields); err != nil {
+		s.end(err)
+		c.mu.Unlock()
+		return true, &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: err.Error()}
+	}
+	s.begun = true
+	if err = s.lengths(&s.req.Fields, at.end, true); err == nil {
+		s.req.Length = s.expect
 		c.handled++
 	} else {
 		s.end(err)
@@ -129,7 +142,7 @@ func (c *Conn) request(at heads, fields message.Fields, tooLong bool) error {
 	if err == nil {
 		c.cfg.Handle(s)
 	}
-	return err
+	return true, err
 }
 
 // tooLarge answers 431 to a head that is too long to be looked at (RFC 6585 §5).
@@ -143,78 +156,83 @@ func (c *Conn) tooLarge(at heads) {
 }
 
 // response gives a client's stream its head, an interim one, or its trailer.
-func (c *Conn) response(at heads, fields message.Fields, tooLong bool) error {
+func (c *Conn) response(at heads, fields message.Fields, store *message.Store, tooLong bool) (kept bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.idleStream(at.stream) {
-		return &frame.ConnError{Code: frame.ProtocolError, Why: "HEADERS on a stream that has not begun"}
+		return false, &frame.ConnError{Code: frame.ProtocolError, Why: "HEADERS on a stream that has not begun"}
 	}
 	s := c.streams[at.stream]
 	switch {
 	case s == nil:
-		return nil // it was reset; the table has been kept up
+		return false, nil // it was reset; the table has been kept up
 	case s.begun:
-		return s.trailers(at, fields, tooLong)
+		return s.trailers(at, fields, store, tooLong)
 	case tooLong:
-		return &frame.StreamError{Stream: at.stream, Code: frame.EnhanceYourCalm, Why: "a head that is too long"}
+		return false, &frame.StreamError{Stream: at.stream, Code: frame.EnhanceYourCalm, Why: "a head that is too long"}
 	}
-	res, err := readResponse(fields)
-	if err != nil {
-		return &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: err.Error()}
+	res := &s.final
+	if err := readResponse(res, fields); err != nil {
+		return false, &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: err.Error()}
 	}
 	if res.Status < 200 {
-		if at.end || len(s.heads) >= maxInterim {
-			return &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: "an interim answer that is the last, or too many"}
+		if at.end || len(s.interim) >= maxInterim {
+			return false, &frame.StreamError{Stream: at.stream, Code: frame.ProtocolError, Why: "an interim answer that is the last, or too many"}
 		}
-		s.heads = append(s.heads, res)
+		hint := *res
+		hint.Fields = hint.Fields.Keep()
+		s.interim = append(s.interim, &hint)
 		s.cond.Broadcast()
-		return nil
+		return false, nil
 	}
+	s.keep(store)
 	s.begun = true
-	if err := s.lengths(res.Fields, at.end, !message.Bodyless(s.method, res.Status)); err != nil {
-		return err
+	if err := s.lengths(&res.Fields, at.end, !message.Bodyless(s.method, res.Status)); err != nil {
+		return true, err
 	}
 	res.Length = s.expect
-	s.heads = append(s.heads, res)
 	s.cond.Broadcast()
-	return nil
+	return true, nil
 }
 
 // maxInterim bounds the interim answers that nobody has fetched.
 const maxInterim = 32
 
 // trailers end a stream.
-func (s *Stream) trailers(at heads, fields message.Fields, tooLong bool) error {
+func (s *Stream) trailers(at heads, fields message.Fields, store *message.Store, tooLong bool) (kept bool, err error) {
 	switch {
 	case s.recvEnd:
-		return &frame.StreamError{Stream: s.id, Code: frame.StreamClosed, Why: "HEADERS after the end"}
+		return false, &frame.StreamError{Stream: s.id, Code: frame.StreamClosed, Why: "HEADERS after the end"}
 	case !at.end:
-		return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a trailer that is not the end"}
+		return false, &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a trailer that is not the end"}
 	case tooLong:
-		return &frame.StreamError{Stream: s.id, Code: frame.EnhanceYourCalm, Why: "a trailer that is too long"}
+		return false, &frame.StreamError{Stream: s.id, Code: frame.EnhanceYourCalm, Why: "a trailer that is too long"}
 	}
 	for _, f := range fields {
 		if strings.HasPrefix(f.Name, ":") {
-			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a pseudo-header field in a trailer"}
+			return false, &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a pseudo-header field in a trailer"}
 		}
 		if err := check(f); err != nil {
-			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: err.Error()}
+			return false, &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: err.Error()}
 		}
 	}
 	if err := s.count(0, true); err != nil {
-		return err
+		return false, err
 	}
+	s.keep(store)
 	s.trailer = fields
 	s.receivedAll()
 	s.cond.Broadcast()
-	return nil
+	return true, nil
 }
 
 // lengths reads what the head says of the body's length. counts is false if the
 // head's length is not that of what follows.
-func (s *Stream) lengths(fields message.Fields, end, counts bool) error {
+func (s *Stream) lengths(fields *message.Fields, end, counts bool) error {
 	s.expect = message.Unknown
-	for _, f := range fields {
+	said := 0
+	for i := range *fields {
+		f := &(*fields)[i]
 		if f.Name != "content-length" {
 			continue
 		}
@@ -223,6 +241,10 @@ func (s *Stream) lengths(fields message.Fields, end, counts bool) error {
 			return &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a content-length that is none"}
 		}
 		s.expect = int64(n)
+		said++
+	}
+	if said > 1 { // equal ones may be one (RFC 9110 §8.6); HTTP/1 behind us might not think so
+		fields.Set("content-length", strconv.FormatInt(s.expect, 10))
 	}
 	if end {
 		wrong := counts && s.expect > 0

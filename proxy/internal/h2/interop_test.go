@@ -117,7 +117,9 @@ func ask(t testing.TB, c *Conn, r *message.Request, body []byte, trailer message
 	for {
 		p, err := s.Next()
 		if errors.Is(err, io.EOF) {
-			return res, all, s.Trailer(), nil
+			kept := *res
+			kept.Fields = kept.Fields.Keep()
+			return &kept, all, s.Trailer().Keep(), nil
 		}
 		if err != nil {
 			return res, all, nil, err

@@ -299,7 +299,11 @@ func (c *Conn) onSettings(h frame.Head, p []byte) error {
 			c.peer.maxStreams = max(c.peer.maxStreams, 1)
 		}
 	}
+	before := c.peer.window
 	if err := frame.SettingsOf(h, p, c.set); err != nil {
+		return err
+	}
+	if err := c.widen(c.peer.window - before); err != nil {
 		return err
 	}
 	if !h.Has(frame.Ack) {
@@ -321,14 +325,22 @@ func (c *Conn) set(s frame.Setting, v uint32) error {
 	case frame.MaxList:
 		c.peer.maxList = v
 	case frame.FirstSize:
-		more := int64(v) - c.peer.window
 		c.peer.window = int64(v)
-		for _, stream := range c.streams {
-			if stream.sendWindow += more; stream.sendWindow > frame.MaxWindow {
-				return &frame.ConnError{Code: frame.FlowControlError, Why: "a window larger than there can be"}
-			}
-			stream.cond.Broadcast()
+	}
+	return nil
+}
+
+// widen changes the windows of open streams. It is done once for a frame, however
+// often that says it.
+func (c *Conn) widen(more int64) error {
+	if more == 0 {
+		return nil
+	}
+	for _, stream := range c.streams {
+		if stream.sendWindow += more; stream.sendWindow > frame.MaxWindow {
+			return &frame.ConnError{Code: frame.FlowControlError, Why: "a window larger than there can be"}
 		}
+		stream.cond.Broadcast()
 	}
 	return nil
 }

@@ -131,10 +131,13 @@ func (s *Stream) Response() (*message.Response, error) {
 	defer s.c.mu.Unlock()
 	for {
 		switch {
-		case len(s.heads) > 0:
-			res := s.heads[0]
-			s.heads = s.heads[1:]
+		case len(s.interim) > 0:
+			res := s.interim[0]
+			s.interim = s.interim[1:]
 			return res, nil
+		case s.begun && !s.fetched:
+			s.fetched = true
+			return &s.final, nil
 		case s.err != nil:
 			return nil, s.refused()
 		}
@@ -154,7 +157,7 @@ func (s *Stream) refused() error {
 func (s *Stream) Head() bool {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return len(s.heads) > 0 || s.err != nil
+	return len(s.interim) > 0 || s.begun && !s.fetched || s.err != nil
 }
 
 // Close ends a client's interest in its stream: what has not ended is reset.
@@ -163,12 +166,16 @@ func (s *Stream) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.settleHeld()
+	whole := s.whole()
 	if s.err == nil && c.streams[s.id] == s && c.err == nil {
 		c.put(frame.AppendReset(c.begin(16), s.id, frame.Cancel))
 		c.forgotten(s.id)
 	}
 	s.end(message.ErrAborted)
 	s.recycle()
+	if whole {
+		s.free()
+	}
 }
 
 // Interim is message.Client's.

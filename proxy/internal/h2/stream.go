@@ -20,9 +20,12 @@ type Stream struct {
 	id   uint32
 	cond sync.Cond // of the connection's lock
 
-	req    *message.Request    // of a server
-	method string              // of a client's request
-	heads  []*message.Response // of a client: come and not fetched
+	req     message.Request     // of a server
+	method  string              // of a client's request
+	interim []*message.Response // of a client: come and not fetched
+	final   message.Response    // the head that counts, once begun
+	fetched bool
+	stores  [2]*message.Store // of what has come
 
 	in         []byte // come and not fetched
 	held       []byte // fetched, and borrowed by the reader
@@ -46,10 +49,11 @@ type Stream struct {
 	sendEnd    bool
 	waiting    bool // is in blocked
 
-	err   error
-	guard message.Aborter
-	done  chan struct{} // made when somebody asks
-	ended bool
+	err     error
+	guard   message.Aborter
+	telling bool          // the guard is being told
+	done    chan struct{} // made when somebody asks
+	ended   bool
 }
 
 var (
@@ -60,7 +64,8 @@ var (
 
 // open makes a stream. It is called with the lock held.
 func (c *Conn) open(id uint32) *Stream {
-	s := &Stream{c: c, id: id, sendWindow: c.peer.window, recvWindow: int64(c.cfg.StreamWindow)}
+	s := spare.Get().(*Stream)
+	s.c, s.id, s.sendWindow, s.recvWindow = c, id, c.peer.window, int64(c.cfg.StreamWindow)
 	s.cond.L = &c.mu
 	c.streams[id] = s
 	if len(c.streams) == 1 && c.idle != nil {
@@ -78,9 +83,45 @@ func (s *Stream) end(err error) {
 	s.over()
 	s.cond.Broadcast()
 	if g := s.guard; g != nil {
-		s.guard = nil
-		go g.Abort(message.ErrGone)
+		s.guard, s.telling = nil, true
+		go func() {
+			g.Abort(message.ErrGone)
+			s.c.mu.Lock()
+			s.telling = false
+			s.cond.Broadcast()
+			s.c.mu.Unlock()
+		}()
 	}
+}
+
+// spare streams are used again.
+var spare = sync.Pool{New: func() any { return new(Stream) }}
+
+// keep has the stream own a store of what came on it.
+func (s *Stream) keep(store *message.Store) {
+	if s.stores[0] == nil {
+		s.stores[0] = store
+		return
+	}
+	s.stores[1] = store
+}
+
+// whole reports whether both sides have ended as they should, and nobody else
+// knows the stream. It is called with the lock held.
+func (s *Stream) whole() bool {
+	return s.err == nil && s.recvEnd && s.sendEnd && !s.waiting && !s.telling && s.done == nil && s.c.streams[s.id] != s
+}
+
+// free gives a whole stream's memory back when its owner has let go of it. One
+// that was broken off is left to the collector: somebody may still be told of it.
+func (s *Stream) free() {
+	for _, store := range s.stores {
+		if store != nil {
+			store.Release()
+		}
+	}
+	*s = Stream{}
+	spare.Put(s)
 }
 
 // recycle gives back what has come and nobody will fetch.
@@ -127,7 +168,7 @@ func (s *Stream) closeIfDone() {
 }
 
 // Request is the head of the request.
-func (s *Stream) Request() *message.Request { return s.req }
+func (s *Stream) Request() *message.Request { return &s.req }
 
 // Body is the request's, nil if it has none.
 func (s *Stream) Body() message.Body {
@@ -258,13 +299,26 @@ func (x *streamContext) Err() error {
 // Guard is message.Client's.
 func (s *Stream) Guard(a message.Aborter) {
 	s.c.mu.Lock()
+	if a == nil {
+		s.unguard()
+		s.c.mu.Unlock()
+		return
+	}
 	gone := s.err != nil
 	if !gone {
 		s.guard = a
 	}
 	s.c.mu.Unlock()
-	if gone && a != nil {
+	if gone {
 		a.Abort(message.ErrGone)
+	}
+}
+
+// unguard returns when nobody is being told any more.
+func (s *Stream) unguard() {
+	s.guard = nil
+	for s.telling {
+		s.cond.Wait()
 	}
 }
 
@@ -275,7 +329,7 @@ func (s *Stream) Done() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handled--
-	s.guard = nil
+	s.unguard()
 	s.settleHeld()
 	s.recycle()
 	if s.err == nil && !s.sendEnd {
@@ -291,5 +345,9 @@ func (s *Stream) Done() {
 		s.end(message.ErrAborted)
 		return
 	}
+	whole := s.whole()
 	s.over()
+	if whole {
+		s.free()
+	}
 }

@@ -22,7 +22,7 @@ func (c *Conn) put(b []byte) {
 	c.out = b
 	if !c.flushing {
 		c.flushing = true
-		go c.flush()
+		go c.flusher()
 	}
 }
 

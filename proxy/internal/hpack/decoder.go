@@ -41,6 +41,7 @@ type Decoder struct {
 	allowed int // what we have allowed the peer
 	scratch bytes.Buffer
 	seen    *[interned]string
+	store   *message.Store // of the block that is being read; nil is the heap
 	seed    maphash.Seed
 }
 
@@ -61,9 +62,12 @@ func (d *Decoder) begin() {
 
 // Decode appends the fields of a block to dst. A list of more than limit bytes
 // (RFC 9113 §6.5.2) is read to its end, for the sake of the table, and reported
-// as ErrTooLong.
-func (d *Decoder) Decode(dst message.Fields, block []byte, limit int) (message.Fields, error) {
+// as ErrTooLong. What is in no table is kept by the store, and valid as long as
+// that is; a nil store makes strings of it.
+func (d *Decoder) Decode(dst message.Fields, block []byte, limit int, store *message.Store) (message.Fields, error) {
 	d.begin()
+	d.store = store
+	defer func() { d.store = nil }()
 	size, first, resizes := 0, true, 0
 	for len(block) > 0 {
 		var f message.Field
@@ -73,7 +77,7 @@ func (d *Decoder) Decode(dst message.Fields, block []byte, limit int) (message.F
 		case c >= 0x80: // indexed
 			f, block, err = d.indexed(block)
 		case c >= 0x40: // to be indexed
-			if f, block, err = d.literal(block, 6); err == nil {
+			if f, block, err = d.literal(block, 6, true); err == nil {
 				d.table.add(pair{f.Name, f.Value})
 			}
 		case c >= 0x20: // table size
@@ -85,7 +89,7 @@ func (d *Decoder) Decode(dst message.Fields, block []byte, limit int) (message.F
 			}
 			continue
 		default: // not to be indexed, or never
-			f, block, err = d.literal(block, 4)
+			f, block, err = d.literal(block, 4, false)
 			f.Sensitive = c >= 0x10
 		}
 		if err != nil {
@@ -138,8 +142,8 @@ func (d *Decoder) indexed(block []byte) (message.Field, []byte, error) {
 }
 
 // literal reads a field whose name may be in a table; bits are those of the
-// index in the first byte.
-func (d *Decoder) literal(block []byte, bits uint) (f message.Field, rest []byte, err error) {
+// index in the first byte. lasting strings go into the table.
+func (d *Decoder) literal(block []byte, bits uint, lasting bool) (f message.Field, rest []byte, err error) {
 	index, rest, err := integer(block, bits)
 	if err != nil {
 		return f, nil, err
@@ -150,15 +154,15 @@ func (d *Decoder) literal(block []byte, bits uint) (f message.Field, rest []byte
 			return f, nil, err
 		}
 		f.Name = p.name
-	} else if f.Name, rest, err = d.text(rest); err != nil {
+	} else if f.Name, rest, err = d.text(rest, lasting); err != nil {
 		return f, nil, err
 	}
-	f.Value, rest, err = d.text(rest)
+	f.Value, rest, err = d.text(rest, lasting)
 	return f, rest, err
 }
 
 // text reads a string.
-func (d *Decoder) text(block []byte) (string, []byte, error) {
+func (d *Decoder) text(block []byte, lasting bool) (string, []byte, error) {
 	if len(block) == 0 {
 		return "", nil, ErrShort
 	}
@@ -177,6 +181,9 @@ func (d *Decoder) text(block []byte) (string, []byte, error) {
 			return "", nil, ErrHuffman
 		}
 		raw = d.scratch.Bytes()
+	}
+	if !lasting && d.store != nil {
+		return d.store.String(raw), rest, nil
 	}
 	return d.intern(raw), rest, nil
 }

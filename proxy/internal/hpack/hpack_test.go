@@ -59,7 +59,7 @@ func TestDecodeTheRFCsExamples(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var d Decoder
 			for i, block := range tt.blocks {
-				got, err := d.Decode(nil, unhex(t, block), 1<<20)
+				got, err := d.Decode(nil, unhex(t, block), 1<<20, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +85,7 @@ func TestEviction(t *testing.T) {
 	}
 	sizes := []int{222, 222, 215}
 	for i, block := range blocks {
-		got, err := d.Decode(nil, unhex(t, block), 1<<20)
+		got, err := d.Decode(nil, unhex(t, block), 1<<20, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var d Decoder
-			if got, err := d.Decode(nil, unhex(t, tt.block), 1<<20); !errors.Is(err, tt.want) {
+			if got, err := d.Decode(nil, unhex(t, tt.block), 1<<20, nil); !errors.Is(err, tt.want) {
 				t.Errorf("Decode = %v, %v; want %v", got, err, tt.want)
 			}
 		})
@@ -130,11 +130,11 @@ func TestDecodeRefuses(t *testing.T) {
 func TestTooLongIsReadToItsEnd(t *testing.T) {
 	var d Decoder
 	block := unhex(t, "4001 6101 62 4001 6301 64") // a: b, c: d, both indexed
-	got, err := d.Decode(nil, block, 40)
+	got, err := d.Decode(nil, block, 40, nil)
 	if !errors.Is(err, ErrTooLong) || len(got) != 1 {
 		t.Fatalf("Decode = %v, %v; want one field and %v", got, err, ErrTooLong)
 	}
-	got, err = d.Decode(nil, []byte{0xbe, 0xbf}, 1000)
+	got, err = d.Decode(nil, []byte{0xbe, 0xbf}, 1000, nil)
 	if diff := cmp.Diff(list("c", "d", "a", "b"), got); err != nil || diff != "" {
 		t.Errorf("then %v (-want +got):\n%s", err, diff)
 	}
@@ -168,7 +168,7 @@ func TestSensitiveIsNeverIndexed(t *testing.T) {
 		if block[0]&0xf0 != 0x10 {
 			t.Fatalf("first byte %#x, want a field never to be indexed", block[0])
 		}
-		got, err := d.Decode(nil, block, 1000)
+		got, err := d.Decode(nil, block, 1000, nil)
 		if diff := cmp.Diff(secret, got); err != nil || diff != "" {
 			t.Fatalf("%v (-want +got):\n%s", err, diff)
 		}
@@ -182,7 +182,7 @@ func TestNamesGoOutInLowerCase(t *testing.T) {
 	var e Encoder
 	var d Decoder
 	for range 4 {
-		got, err := d.Decode(nil, e.AppendFields(e.Begin(nil), list("X-Foo", "A", "Content-Type", "b")), 1000)
+		got, err := d.Decode(nil, e.AppendFields(e.Begin(nil), list("X-Foo", "A", "Content-Type", "b")), 1000, nil)
 		if diff := cmp.Diff(list("x-foo", "A", "content-type", "b"), got); err != nil || diff != "" {
 			t.Fatalf("%v (-want +got):\n%s", err, diff)
 		}
@@ -251,7 +251,7 @@ func TestAgainstAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		back, err := d.Decode(nil, buf.Bytes(), 1<<20)
+		back, err := d.Decode(nil, buf.Bytes(), 1<<20, nil)
 		if err != nil {
 			t.Fatalf("block %d: we say %v", i, err)
 		}
@@ -282,7 +282,7 @@ func FuzzDecode(f *testing.F) {
 		var d Decoder
 		theirs := hpack.NewDecoder(DefaultTable, nil)
 		for _, block := range [][]byte{a, b} {
-			got, err := d.Decode(nil, block, 1<<30)
+			got, err := d.Decode(nil, block, 1<<30, nil)
 			want, theirErr := theirs.DecodeFull(block)
 			if errors.Is(err, ErrResize) || errors.Is(err, ErrInteger) {
 				return // we are stricter about sizes within a block and padded integers
@@ -313,7 +313,7 @@ func FuzzEncode(f *testing.F) {
 			return
 		}
 		for range 3 {
-			got, err := dec.Decode(nil, e.AppendFields(e.Begin(nil), in), 1<<30)
+			got, err := dec.Decode(nil, e.AppendFields(e.Begin(nil), in), 1<<30, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,7 +333,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	round := func() {
 		block = e.AppendFields(e.Begin(block[:0]), in)
 		var err error
-		if out, err = d.Decode(out[:0], block, 1<<20); err != nil {
+		if out, err = d.Decode(out[:0], block, 1<<20, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -354,6 +354,6 @@ func BenchmarkRoundTrip(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		block = e.AppendFields(e.Begin(block[:0]), in)
-		out, _ = d.Decode(out[:0], block, 1<<20)
+		out, _ = d.Decode(out[:0], block, 1<<20, nil)
 	}
 }

@@ -69,6 +69,27 @@ func (f Fields) Values(name string) []string {
 	return all
 }
 
+// Count is the number of lines of a name.
+func (f Fields) Count(name string) int {
+	n := 0
+	for i := range f {
+		if Is(f[i].Name, name) {
+			n++
+		}
+	}
+	return n
+}
+
+// Any reports whether a value of a name fits.
+func (f Fields) Any(name string, fits func(string) bool) bool {
+	for i := range f {
+		if Is(f[i].Name, name) && fits(f[i].Value) {
+			return true
+		}
+	}
+	return false
+}
+
 // HasToken reports whether a list field contains a token; tokens have no case.
 func (f Fields) HasToken(name, token string) bool {
 	for i := range f {

@@ -2,8 +2,12 @@
 // of strings, and a body that comes in pieces. It is the same whether HTTP/1 or
 // HTTP/2 carried it, and knows neither connections nor their framing.
 //
-// Heads are values of one request: nobody keeps a body's piece beyond the next
-// call, for the bytes are borrowed from the connection that they came on.
+// Both are borrowed. A body's piece is valid until the next call. A head, its
+// fields and all their strings are valid until the exchange is over: for the layers,
+// until they return. Whoever keeps a string for longer (a metric's label, a span, a
+// log that is written later), or hands it to a goroutine that is not waited for,
+// clones it: strings.Clone, Fields.Keep. Built with the race detector, what was
+// borrowed is overwritten when it is given back, so that tests see who did not.
 package message
 
 import (
@@ -137,7 +141,8 @@ type Client interface {
 	Body() Body
 	// Context ends when the client has gone or the answer is complete.
 	Context() context.Context
-	// Guard names what is to be aborted when the client goes; nil names nothing.
+	// Guard names what is to be aborted when the client goes; nil names nothing, and
+	// when that returns nobody is being told any more.
 	Guard(a Aborter)
 	// Interim sends a 1xx head, where the client's version knows such.
 	Interim(*Response) error

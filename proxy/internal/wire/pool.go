@@ -37,6 +37,11 @@ func Get(n int) []byte {
 
 // Put gives a buffer of Get back. Nobody may use it any more.
 func Put(b []byte) {
+	if poisoned {
+		for i := range b[:cap(b)] {
+			b[:cap(b)][i] = 0xdd
+		}
+	}
 	switch cap(b) {
 	case 1 << 10:
 		pool1.Put((*[1 << 10]byte)(b[:cap(b)]))

@@ -1,0 +1,6 @@
+//go:build !race
+
+package wire
+
+// poisoned is whether released memory is overwritten, to find who still uses it.
+const poisoned = false
