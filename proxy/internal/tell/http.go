@@ -2,8 +2,7 @@ package tell
 
 import (
 	"strconv"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"time"
 )
 
@@ -13,8 +12,7 @@ type HTTP struct {
 	labels   Labels
 	requests *Counter
 
-	ends sync.Map // End without its times -> *ended
-	size atomic.Int64
+	ends Bound[End, *ended]
 }
 
 // An End is how a request ended. All fields come from bounded sets.
@@ -29,10 +27,6 @@ type ended struct {
 	total   *Counter
 	latency *Histogram
 }
-
-// maxEnds bounds the kinds of ends a handle remembers; a peer can make up
-// status codes and the gRPC ones are checked, so this is never reached honestly.
-const maxEnds = 256
 
 // HTTP binds request_total, response_total and response_latency_ms to the labels.
 func (m *Metrics) HTTP(l Labels) *HTTP {
@@ -63,9 +57,10 @@ func (c Call) End(e End) {
 
 func (h *HTTP) bound(e End) *ended {
 	e = e.bounded()
-	if b, ok := h.ends.Load(e); ok {
-		return b.(*ended)
+	if b, ok := h.ends.Get(e); ok {
+		return b
 	}
+	e.GRPC, e.Error = strings.Clone(e.GRPC), strings.Clone(e.Error)
 	l := h.labels
 	if e.Status != 0 {
 		l = l.With("status_code", strconv.Itoa(e.Status))
@@ -81,13 +76,7 @@ func (h *HTTP) bound(e End) *ended {
 	if e.Error != "" {
 		full = full.With("error", e.Error)
 	}
-	b := &ended{h.m.Counter(ResponseTotal, full), h.m.Histogram(ResponseLatency, l)}
-	if h.size.Load() < maxEnds {
-		if _, loaded := h.ends.LoadOrStore(e, b); !loaded {
-			h.size.Add(1)
-		}
-	}
-	return b
+	return h.ends.Put(e, &ended{h.m.Counter(ResponseTotal, full), h.m.Histogram(ResponseLatency, l)})
 }
 
 // bounded makes labels of what a peer may have made up.

@@ -119,14 +119,17 @@ func (c *Conn) note(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) || Errno(err) == "" {
 		return
 	}
-	c.failed.CompareAndSwap(nil, &err)
+	c.keep(err)
 }
+
+// keep is apart from note so that an error that is none costs no memory.
+func (c *Conn) keep(err error) { c.failed.CompareAndSwap(nil, &err) }
 
 // Errno is the errno label of tcp_close_total: a name such as ECONNRESET, or
 // nothing if the end had no system error.
 func Errno(err error) string {
-	var no syscall.Errno
-	if !errors.As(err, &no) {
+	no, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
 		return ""
 	}
 	if name, ok := errnos[no]; ok {
