@@ -31,6 +31,7 @@ const (
 
 // header is message.Fields or an http.Header.
 type header interface {
+	Get(name string) string
 	Values(name string) []string
 	Set(name, value string)
 	Del(name string)
@@ -39,10 +40,11 @@ type header interface {
 // Take removes the header and returns what it said; an unknown value is the
 // empty fate.
 func Take(h header) Fate {
-	values := h.Values(Name)
-	if len(values) == 0 {
+	if h.Get(Name) == "" {
+		h.Del(Name)
 		return ""
 	}
+	values := h.Values(Name)
 	h.Del(Name)
 	if len(values) != 1 {
 		return ""

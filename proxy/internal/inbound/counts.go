@@ -2,7 +2,6 @@ package inbound
 
 import (
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
@@ -22,6 +21,7 @@ var (
 // counts are the meters of the requests that one rule of a policy covers, under
 // the old names and the new ones (spec/proxy.md §15.2, §15.3).
 type counts struct {
+	key      bindKey
 	m        *tell.Metrics
 	allowed  *tell.Counter
 	old      *tell.HTTP
@@ -30,7 +30,7 @@ type counts struct {
 	statuses tell.Family
 	labels   tell.Labels
 	grpc     bool
-	ended    sync.Map // status -> *tell.Counter, at most as many as there are statuses
+	ended    tell.Bound[string, *tell.Counter] // by status
 }
 
 type bindKey struct {
@@ -41,8 +41,12 @@ type bindKey struct {
 // count binds the meters of a verdict, once per session.
 func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
 	key := bindKey{v.Server, v.Route, v.Authz, grpc}
-	if c, ok := s.counts.Load(key); ok {
-		return c.(*counts)
+	if c := s.last.Load(); c != nil && c.key == key {
+		return c
+	}
+	if c, ok := s.counts.Get(key); ok {
+		s.last.Store(c)
+		return c
 	}
 	labels := tell.Labels{
 		{Name: "parent_group", Value: v.Server.Group},
@@ -54,7 +58,7 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
 	}
 	decision := s.labels.And(verdictLabels(v, s.target.Port()))
 	c := &counts{
-		m: m, labels: labels, grpc: grpc, statuses: tell.InboundHTTPStatuses,
+		key: key, m: m, labels: labels, grpc: grpc, statuses: tell.InboundHTTPStatuses,
 		allowed: m.Counter(tell.InboundHTTPAllow, decision), old: m.HTTP(decision),
 	}
 	requests, duration := tell.InboundHTTPRequests, tell.InboundHTTPTime
@@ -62,38 +66,47 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
 		requests, duration, c.statuses = grpcRequests, grpcTime, grpcStatuses
 	}
 	c.requests, c.duration = m.Counter(requests, labels), m.Histogram(duration, labels)
-	s.counts.Store(key, c)
-	return c
+	return s.counts.Put(key, c)
 }
 
-// begin counts a request; the function it returns counts how it ended.
-func (c *counts) begin() func(tell.End) {
-	began, call := time.Now(), c.old.Start()
+// running is a request that has been counted, and whose end has not.
+type running struct {
+	c     *counts
+	began time.Time
+	call  tell.Call
+}
+
+// begin counts a request.
+func (c *counts) begin() running {
+	r := running{c: c, began: time.Now(), call: c.old.Start()}
 	c.requests.Inc()
-	return func(e tell.End) {
-		call.End(e)
-		c.duration.Observe(time.Since(began).Seconds())
-		status := strconv.Itoa(e.Status)
-		if c.grpc {
-			status = e.GRPC
-		}
-		if e.Status < 0 || e.Status > 999 {
-			status = "" // an application may make numbers up
-		}
-		if n, err := strconv.ParseUint(e.GRPC, 10, 8); c.grpc && (err != nil || n > 16) {
-			status = "2"
-		}
-		c.status(status).Inc()
-	}
+	return r
 }
 
-func (c *counts) status(status string) *tell.Counter {
-	if n, ok := c.ended.Load(status); ok {
-		return n.(*tell.Counter)
+// over counts how it ended.
+func (r running) over(e tell.End) {
+	r.call.End(e)
+	r.c.duration.Observe(time.Since(r.began).Seconds())
+	r.c.status(e).Inc()
+}
+
+func (c *counts) status(e tell.End) *tell.Counter {
+	var digits [3]byte
+	status := digits[:0]
+	switch {
+	case c.grpc:
+		status = append(status, "2"...) // an application may make numbers up
+		if n, err := strconv.ParseUint(e.GRPC, 10, 8); err == nil && n <= 16 {
+			status = strconv.AppendUint(status[:0], n, 10)
+		}
+	case e.Status >= 0 && e.Status <= 999:
+		status = strconv.AppendInt(status, int64(e.Status), 10)
 	}
-	n := c.m.Counter(c.statuses, c.labels.With("status", status))
-	c.ended.Store(status, n)
-	return n
+	if n, ok := c.ended.Get(string(status)); ok {
+		return n
+	}
+	text := string(status)
+	return c.ended.Put(text, c.m.Counter(c.statuses, c.labels.With("status", text)))
 }
 
 // verdictLabels say which policy decided.

@@ -3,6 +3,7 @@ package inbound
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
@@ -20,18 +21,25 @@ func (in *Inbound) endpoint(x *exchange) {
 	}
 	x.Guard(&x.guard)
 	defer x.Guard(nil)
-	q := relay.Question{Request: in.request(x), Guard: &x.guard, Interim: x.interim}
+	q := relay.Question{Request: in.request(x), Guard: &x.guard, Interim: x.asked.hint}
 	if b := x.Body(); b != nil {
 		q.Body = relay.NewReplay(b, rewindable, nil)
-		defer q.Body.End()
+		defer func() {
+			if x.whole {
+				q.Body.Free()
+			} else {
+				q.Body.End()
+			}
+		}()
 	}
-	a, err := in.ask(x, q)
+	a, tries, err := in.ask(x, q)
 	if err != nil {
 		in.failApp(x, err)
 		return
 	}
-	in.answer(x, a.Response, a.Body)
+	passed := in.answer(x, a.Response, a.Body)
 	a.Close()
+	x.whole = passed && tries == 1
 }
 
 // rewindable is how much of a body is remembered, in bytes, so that a request is
@@ -39,17 +47,22 @@ func (in *Inbound) endpoint(x *exchange) {
 const rewindable = 8 << 10
 
 // ask speaks with the application in the version that the client's does.
-func (in *Inbound) ask(x *exchange, q relay.Question) (*relay.Answer, error) {
+func (in *Inbound) ask(x *exchange, q relay.Question) (a *relay.Answer, tries int, err error) {
 	if !x.native() {
-		return relay.Over1(x.Context(), &x.session.app.http1, q)
+		a, err := relay.Over1(x.Context(), &x.session.app.http1, q)
+		return a, 1, err
 	}
-	for tries := 0; ; tries++ {
+	for tries := 1; ; tries++ {
 		a, err := relay.Over2(x.Context(), &x.session.app.http2, q)
-		var unsent *relay.UnsentError
-		if err == nil || tries > 2 || !errors.As(err, &unsent) || q.Body != nil && !q.Body.Again() {
-			return a, err
+		if err == nil || tries > 3 || !unsent(err) || q.Body != nil && !q.Body.Again() {
+			return a, tries, err
 		}
 	}
+}
+
+func unsent(err error) bool {
+	_, ok := errors.AsType[*relay.UnsentError](err)
+	return ok
 }
 
 // interim passes a 1xx answer on.
@@ -60,7 +73,8 @@ func (x *exchange) interim(res *message.Response) error {
 
 // request is what the application gets.
 func (in *Inbound) request(x *exchange) *message.Request {
-	out := *x.req
+	out := &x.out
+	*out = *x.req
 	if x.upgraded {
 		out.Version, out.Absolute = message.HTTP11, x.proto.Absolute
 		if x.proto.Minor == 0 {
@@ -71,14 +85,15 @@ func (in *Inbound) request(x *exchange) *message.Request {
 	if (x.upgraded || out.Absolute) && out.Authority != "" && out.Fields.Has("host") {
 		out.Fields.Set("host", out.Authority) // the host that the policy has judged (RFC 9112 §3.2.2, RFC 9113 §8.3.1)
 	}
-	return &out
+	return out
 }
 
-// answer passes the application's response on.
-func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body) {
+// answer passes the application's response on, and reports whether it came to its
+// end.
+func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body) bool {
 	if res.Status < 200 { // a switch that nobody asked for
 		in.failApp(x, relay.ErrStatus)
-		return
+		return false
 	}
 	hopByHop(&res.Fields)
 	fate.Take(&res.Fields) // a proxy's word, not the application's
@@ -88,7 +103,7 @@ func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body)
 	x.end.Status = res.Status
 	err := x.Respond(res)
 	if err == nil {
-		err = relay.Pass(x, body, res.Length, func() {})
+		err = relay.Pass(x, body, res.Length, nobody{})
 	}
 	if err != nil {
 		x.end.Error = "CANCEL"
@@ -97,11 +112,29 @@ func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body)
 		}
 		// The headers are gone: only a break can still tell the client.
 		x.Break(err)
-		return
+		return false
 	}
 	if x.grpc {
-		x.end.GRPC = grpcStatus(res, body)
+		x.end.GRPC = bounded(grpcStatus(res, body))
 	}
+	return true
+}
+
+// nobody wants to know when an answer begins.
+type nobody struct{}
+
+func (nobody) FirstByte() {}
+
+// grpcCodes are the gRPC statuses as text.
+var grpcCodes = [...]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
+
+// bounded is one of the codes that there are, for what an application has made up;
+// it outlives the answer.
+func bounded(status string) string {
+	if n, err := strconv.ParseUint(status, 10, 8); err == nil && n < uint64(len(grpcCodes)) {
+		return grpcCodes[n]
+	}
+	return grpcCodes[2]
 }
 
 func grpcStatus(res *message.Response, body message.Body) string {

@@ -3,6 +3,7 @@ package inbound
 import (
 	"net/http"
 	"net/url"
+	"sync"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/fate"
@@ -26,7 +27,27 @@ type exchange struct {
 	counts   *counts // once allowed
 	end      tell.End
 	fate     fate.Fate // once the application could not answer
+	whole    bool      // it has ended as it should, and nobody else knows of it
+
+	out   message.Request // what the application gets
+	asked kept
 }
+
+// kept is what an exchange keeps when it is used again.
+type kept struct {
+	hint   func(*message.Response) error
+	header func(string) []string
+	query  func(string) []string
+	values []string // of the last name that was asked for
+	parsed url.Values
+}
+
+// exchanges are used again: a request costs no memory.
+var exchanges = sync.Pool{New: func() any {
+	x := new(exchange)
+	x.asked = kept{hint: x.interim, header: x.header, query: x.query}
+	return x
+}}
 
 // native reports whether HTTP/2 is what the client's application speaks.
 func (x *exchange) native() bool { return x.req.Version == message.HTTP2 && !x.upgraded }
@@ -35,8 +56,16 @@ const clientID = "l5d-client-id"
 
 // carry takes a client's request through the stack.
 func (in *Inbound) carry(c message.Client, s *session, through handler) {
-	r := c.Request()
-	through(&exchange{Client: c, req: r, session: s, grpc: r.GRPC()})
+	x := exchanges.Get().(*exchange)
+	x.Client, x.req, x.session = c, c.Request(), s
+	x.grpc = x.req.GRPC()
+	through(x)
+	if x.whole { // else it is left to the collector
+		k := x.asked
+		k.values, k.parsed = k.values[:0], nil
+		*x = exchange{asked: k}
+		exchanges.Put(x)
+	}
 }
 
 // limit refuses what exceeds the requests in flight.
@@ -76,7 +105,7 @@ func (in *Inbound) mesh(next handler) handler {
 func (in *Inbound) allow(next handler) handler {
 	return func(x *exchange) {
 		s := x.session
-		v := s.port.policy().HTTP(s.client, question(x.req))
+		v := s.port.policy().HTTP(s.client, x.question())
 		x.verdict = v
 		switch {
 		case v.Broken:
@@ -100,16 +129,27 @@ func (in *Inbound) allow(next handler) handler {
 }
 
 // question is the request as a policy sees it.
-func question(r *message.Request) allow.Request {
-	q := allow.Request{Method: r.Method, Authority: r.Authority, Path: r.Path(), Header: r.Fields.Values}
-	var query url.Values
-	q.Query = func(name string) []string {
-		if query == nil {
-			query, _ = url.ParseQuery(r.Query()) // what cannot be read matches nothing
+func (x *exchange) question() allow.Request {
+	r := x.req
+	return allow.Request{Method: r.Method, Authority: r.Authority, Path: r.Path(), Header: x.asked.header, Query: x.asked.query}
+}
+
+func (x *exchange) header(name string) []string {
+	values := x.asked.values[:0]
+	for i := range x.req.Fields {
+		if f := &x.req.Fields[i]; message.Is(f.Name, name) {
+			values = append(values, f.Value)
 		}
-		return query[name]
 	}
-	return q
+	x.asked.values = values
+	return values
+}
+
+func (x *exchange) query(name string) []string {
+	if x.asked.parsed == nil {
+		x.asked.parsed, _ = url.ParseQuery(x.req.Query()) // what cannot be read matches nothing
+	}
+	return x.asked.parsed[name]
 }
 
 // filter applies the route's filters.
@@ -141,13 +181,13 @@ func (in *Inbound) filter(next handler) handler {
 // tell counts the request and how it ends.
 func (in *Inbound) tell(next handler) handler {
 	return func(x *exchange) {
-		ended := x.counts.begin()
+		call := x.counts.begin()
 		defer func() {
 			if x.end.Status == 0 && x.end.Error == "" {
 				x.end.Error = "CANCEL"
 			}
 			x.end.Success = x.end.Error == "" && succeeded(x.end)
-			ended(x.end)
+			call.over(x.end)
 		}()
 		next(x)
 	}

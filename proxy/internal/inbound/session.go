@@ -2,7 +2,7 @@ package inbound
 
 import (
 	"net/netip"
-	"sync"
+	"sync/atomic"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -11,14 +11,17 @@ import (
 // A session is what is known of one client connection once its TLS, its target
 // and its policy are.
 type session struct {
-	client allow.Client
-	tls    tell.Labels
-	target netip.AddrPort // of the application
-	port   *port
-	app    *workload // the connections to the target
+	client  allow.Client
+	from    netip.AddrPort // the client's
+	tls     tell.Labels
+	target  netip.AddrPort // of the application
+	port    *port
+	app     *workload // the connections to the target
+	gateway string    // the name (host:port) that a peer asks this gateway for; else ""
 
 	labels tell.Labels // direction, target and TLS
-	counts sync.Map    // bindKey -> *counts, bounded by the policy's rules
+	counts tell.Bound[bindKey, *counts]
+	last   atomic.Pointer[counts] // of the last request: mostly that of the next
 }
 
 func newSession(client allow.Client, tls tell.Labels, target netip.AddrPort, p *port) *session {

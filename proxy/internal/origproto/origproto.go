@@ -22,14 +22,15 @@ type Proto struct {
 
 // String is the header's value.
 func (p Proto) String() string {
-	s := http11
-	if p.Minor == 0 {
-		s = http10
+	switch {
+	case p.Minor == 0 && p.Absolute:
+		return http10 + absolute
+	case p.Minor == 0:
+		return http10
+	case p.Absolute:
+		return http11 + absolute
 	}
-	if p.Absolute {
-		s += absolute
-	}
-	return s
+	return http11
 }
 
 // Parse reads a value by its prefix; what follows a known version and is not
@@ -48,7 +49,7 @@ func Parse(value string) (Proto, bool) {
 
 // header is message.Fields or an http.Header.
 type header interface {
-	Values(name string) []string
+	Get(name string) string
 	Set(name, value string)
 	Del(name string)
 }
@@ -56,12 +57,9 @@ type header interface {
 // Take removes the header and returns what it said. An unknown value is removed
 // too and reported as absent.
 func Take(h header) (Proto, bool) {
-	values := h.Values(Name)
+	value := h.Get(Name)
 	h.Del(Name)
-	if len(values) == 0 {
-		return Proto{}, false
-	}
-	return Parse(values[0])
+	return Parse(value)
 }
 
 // Set writes the header, replacing one that a client may have sent.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
@@ -20,12 +21,13 @@ type Question struct {
 	Sending func() // called when there is a connection to send on; may be nil
 }
 
-// An Answer is the head of an answer, and its body. Close or Drop must be called.
+// An Answer is the head of an answer, and its body. Close or Drop must be called,
+// and the answer not be used after Close.
 type Answer struct {
 	*message.Response
 	Body message.Body
 
-	sent  *Upload
+	sent  Upload
 	guard *Guard
 	call  *h1.Call
 	pool  *h1.Pool
@@ -38,6 +40,14 @@ type UnsentError struct{ Err error }
 
 func (e *UnsentError) Error() string { return "not sent: " + e.Err.Error() }
 func (e *UnsentError) Unwrap() error { return e.Err }
+
+// answers are used again after Close.
+var answers = sync.Pool{New: func() any { return new(Answer) }}
+
+func (a *Answer) free() {
+	*a = Answer{sent: Upload{done: a.sent.done, rests: a.sent.rests}}
+	answers.Put(a)
+}
 
 var errDropped = errors.New("the answer is not wanted")
 
@@ -92,7 +102,8 @@ func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 func ask1(call *h1.Call, pool *h1.Pool, q *Question) (*Answer, error) {
 	q.Guard.Set(call)
 	call.Begin(q.Request)
-	sent, err := Send(q.reader(), call)
+	a := answers.Get().(*Answer) // left to the collector if anything goes wrong
+	err := a.sent.send(q.reader(), call)
 	if err != nil && !call.Sent() {
 		return nil, err
 	}
@@ -104,7 +115,8 @@ func ask1(call *h1.Call, pool *h1.Pool, q *Question) (*Answer, error) {
 		}
 		return nil, err
 	}
-	return &Answer{Response: res, Body: call, sent: sent, guard: q.Guard, call: call, pool: pool}, nil
+	a.Response, a.Body, a.guard, a.call, a.pool = res, call, q.Guard, call, pool
+	return a, nil
 }
 
 // Over2 asks over HTTP/2.
@@ -122,13 +134,15 @@ func Over2(ctx context.Context, line *h2.Line, q Question) (*Answer, error) {
 		return nil, unsent(err)
 	}
 	q.Guard.Set(s)
-	sent, err := Send(q.reader(), s)
+	a := answers.Get().(*Answer)
+	err = a.sent.send(q.reader(), s)
 	var res *message.Response
 	if err == nil || !errors.Is(err, ErrBody) {
 		res, err = Head(s, q.Interim)
 	}
 	if err == nil {
-		return &Answer{Response: res, Body: s, sent: sent, guard: q.Guard, s: s}, nil
+		a.Response, a.Body, a.guard, a.s = res, s, q.Guard, s
+		return a, nil
 	}
 	q.Guard.Set(nil)
 	s.Abort(err)
@@ -155,9 +169,10 @@ func (a *Answer) Close() {
 	a.guard.Set(nil)
 	if a.s != nil {
 		a.s.Close()
-		return
+	} else {
+		a.pool.Put(a.call)
 	}
-	a.pool.Put(a.call)
+	a.free()
 }
 
 // Drop ends the exchange without its answer; the body may be read again at once.

@@ -44,35 +44,45 @@ const (
 
 // An Upload is a request's body on its way.
 type Upload struct {
-	body message.Body
-	up   Up
-	done chan struct{} // nil once there is nothing to wait for
-	err  error
+	body    message.Body
+	up      Up
+	running bool          // rest is, or its end has not been noticed
+	done    chan struct{} // gets a value when rest returns
+	rests   func()        // rest, bound once
+	err     error
 }
 
 // Send begins to pass a body on; nil is none.
 func Send(body message.Body, up Up) (*Upload, error) {
-	u := &Upload{body: body, up: up}
+	u := new(Upload)
+	return u, u.send(body, up)
+}
+
+func (u *Upload) send(body message.Body, up Up) error {
+	u.body, u.up = body, up
 	if body == nil {
-		return u, up.Finish(nil)
+		return up.Finish(nil)
 	}
 	for sent := 0; sent <= inline && body.Ready(); {
 		n, err := u.piece()
 		sent += n
 		if errors.Is(err, io.EOF) {
-			return u, nil
+			return nil
 		}
 		if err != nil {
 			u.release()
-			return u, err
+			return err
 		}
 	}
 	if err := up.Flush(); err != nil {
-		return u, err
+		return err
 	}
-	u.done = make(chan struct{})
-	go u.rest()
-	return u, nil
+	if u.done == nil {
+		u.done, u.rests = make(chan struct{}, 1), u.rest
+	}
+	u.running = true
+	go u.rests()
+	return nil
 }
 
 // piece passes one piece on; io.EOF means that it was the last.
@@ -92,8 +102,10 @@ func (u *Upload) piece() (int, error) {
 
 // rest passes what is left on. If the client breaks off, so does the request.
 func (u *Upload) rest() {
-	defer close(u.done)
-	defer u.release()
+	defer func() {
+		u.release()
+		u.done <- struct{}{}
+	}()
 	for {
 		if !u.body.Ready() {
 			if u.err = u.up.Flush(); u.err != nil {
@@ -124,9 +136,10 @@ func (u *Upload) release() {
 // Stop ends the passing on. What the client has not sent by now is not wanted,
 // but it has a moment. When Stop returns nobody reads the body.
 func (u *Upload) Stop() {
-	if u.done == nil {
+	if !u.running {
 		return
 	}
+	u.running = false
 	select {
 	case <-u.done:
 		return
@@ -166,11 +179,14 @@ type ReadError struct{ Err error }
 func (e *ReadError) Error() string { return "reading the answer: " + e.Err.Error() }
 func (e *ReadError) Unwrap() error { return e.Err }
 
+// First is told of the first byte of an answer's body.
+type First interface{ FirstByte() }
+
 // Pass passes a body on, and its trailer. An error that is no ReadError is the
-// client's. first is called when something has come, or nothing will. length is
+// client's. first is told when something has come, or nothing will. length is
 // what the head says of the body: the head of one whose length is known goes out
 // with the first piece, so that nothing goes out if none comes.
-func Pass(c message.Client, body message.Body, length int64, first func()) error {
+func Pass(c message.Client, body message.Body, length int64, first First) error {
 	for began := false; ; {
 		if !body.Ready() && (began || length <= 0) {
 			if err := c.Flush(); err != nil {
@@ -180,7 +196,7 @@ func Pass(c message.Client, body message.Body, length int64, first func()) error
 		p, err := body.Next()
 		if !began && (err == nil || errors.Is(err, io.EOF)) {
 			began = true
-			first()
+			first.FirstByte()
 		}
 		switch {
 		case errors.Is(err, io.EOF):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 // A Replay is a body that can be read again from the start as long as no more
@@ -17,24 +18,44 @@ type Replay struct {
 	eof func() // called once, when the end has been read
 
 	mu      sync.Mutex
-	turn    *sync.Cond
+	turn    sync.Cond // of mu
 	src     message.Body
 	reading bool   // someone is inside src.Next, without the lock
 	lent    bool   // someone has src's piece
 	buf     []byte // what has been read, while it can be replayed
 	over    bool   // more than max has been read
+	alone   bool   // there has been one reader, which buf has never been given to
 	err     error  // of src; io.EOF mostly
 	gen     int    // readers of an older try are told to stop
+	first   reader // the first reader's memory
 }
+
+var replays = sync.Pool{New: func() any { return new(Replay) }}
 
 // ErrSuperseded ends the readers of an older try.
 var ErrSuperseded = errors.New("another try reads the body now")
 
 // NewReplay keeps most bytes of src. eof may be nil.
 func NewReplay(src message.Body, most int, eof func()) *Replay {
-	b := &Replay{src: src, max: most, eof: eof}
-	b.turn = sync.NewCond(&b.mu)
+	b := replays.Get().(*Replay)
+	b.src, b.max, b.eof = src, most, eof
+	b.turn.L = &b.mu
 	return b
+}
+
+// Free ends the body for good, and gives its memory back if it had one reader
+// only, which must have been waited for.
+func (b *Replay) Free() {
+	if b == nil {
+		return
+	}
+	alone := b.alone
+	b.End()
+	if !alone {
+		return
+	}
+	*b = Replay{}
+	replays.Put(b)
 }
 
 // Again reports whether a new reader would see the whole body.
@@ -42,6 +63,14 @@ func (b *Replay) Again() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.over && (b.err == nil || errors.Is(b.err, io.EOF))
+}
+
+// Within reports whether a new reader would see the whole body, of which no more
+// than most bytes have been read yet.
+func (b *Replay) Within(most int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.over && len(b.buf) <= most && (b.err == nil || errors.Is(b.err, io.EOF))
 }
 
 // Broken is why the client's body did not come to its end, nil if it may yet.
@@ -84,6 +113,9 @@ func (b *Replay) End() {
 }
 
 func (b *Replay) forget() {
+	if b.alone && b.buf != nil { // no reader has a part of it
+		wire.Put(b.buf)
+	}
 	b.buf, b.over = nil, true
 }
 
@@ -94,6 +126,12 @@ func (b *Replay) Reader() message.Body {
 	defer b.mu.Unlock()
 	b.gen++
 	b.turn.Broadcast()
+	if b.gen == 1 {
+		b.alone = true
+		b.first = reader{b: b, gen: 1}
+		return &b.first
+	}
+	b.alone = false
 	return &reader{b: b, gen: b.gen}
 }
 
@@ -167,7 +205,11 @@ func (r *reader) more() (p []byte, ok bool, err error) {
 	switch {
 	case b.over:
 	case len(b.buf)+len(p) <= b.max || !current:
-		b.buf = append(b.buf, p...) // not a borrowed one: a reader of before may have a part of it
+		if b.alone {
+			b.buf = wire.Append(b.buf, p)
+		} else {
+			b.buf = append(b.buf, p...) // not a borrowed one: a reader of before may have a part of it
+		}
 		if current {
 			r.at = len(b.buf)
 		}
