@@ -35,7 +35,8 @@ type Config struct {
 
 // A Door has the connections that it serves.
 type Door struct {
-	cfg Config
+	cfg  Config
+	crew crew
 
 	mu     sync.Mutex
 	open   map[leaver]struct{}
@@ -55,12 +56,17 @@ func New(cfg Config) *Door {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Door{cfg: cfg, open: map[leaver]struct{}{}, empty: make(chan struct{})}
+	d := &Door{cfg: cfg, open: map[leaver]struct{}{}, empty: make(chan struct{})}
+	d.crew.work = func(j job) {
+		defer j.stream.Done()
+		d.safely(j.stream, j.handle)
+	}
+	return d
 }
 
 // Serve serves a connection to its end, and closes it unless a tunnel took it.
 // handle answers a request; when it returns the request is over. For HTTP/2 it is
-// called on a goroutine of its own.
+// called on another goroutine than this one.
 func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client)) {
 	if kind == Either {
 		var err error
@@ -84,12 +90,7 @@ func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client)) {
 
 func (d *Door) serve2(nc net.Conn, handle func(message.Client)) {
 	cfg := d.cfg.HTTP2
-	cfg.Handle = func(s *h2.Stream) {
-		go func() {
-			defer s.Done()
-			d.safely(s, handle)
-		}()
-	}
+	cfg.Handle = func(s *h2.Stream) { d.crew.do(job{s, handle}) }
 	c := h2.Server(nc, cfg)
 	if !d.enter(c) {
 		c.Close()
@@ -133,6 +134,7 @@ func (d *Door) leave(c leaver) {
 func (d *Door) settle() {
 	if d.ending && len(d.open) == 0 && !d.closed {
 		d.closed = true
+		d.crew.end()
 		close(d.empty)
 	}
 }
