@@ -13,69 +13,90 @@ import (
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive/why"
+	"github.com/weftmesh/weft/services/policy/internal/table"
 )
 
-// explainAPI tells people why a client may or may not come in:
-// weft.explain.v1.InboundService.
-type explainAPI struct{ inboundAPI }
-
-// explainer is what explainDesc asks of its server.
-type explainer interface {
-	explain(*explainv1.ExplainInboundRequest) (*explainv1.ExplainInboundResponse, error)
+// explainAPI tells people why: weft.explain.v1.InboundService, OutboundService
+// and CandidateService.
+type explainAPI struct {
+	*Server
+	// turn lets one ask what would be at a time: each takes a copy of the tables.
+	turn chan struct{}
 }
 
-// explainDesc is what protoc-gen-go-grpc would make of the service; made by hand,
-// so that the module of the messages needs no gRPC.
-func explainDesc() *grpc.ServiceDesc {
-	const name = "weft.explain.v1.InboundService"
+// explainer is what a method's server is.
+type explainer interface{ inbound() inboundAPI }
+
+func (s explainAPI) inbound() inboundAPI { return inboundAPI{Server: s.Server} }
+
+// unary describes a service of one method; made by hand, so that the module of
+// the messages needs no gRPC.
+func unary[In any, M message[In], Out any](service, method, file string, answer func(explainAPI, context.Context, M) (Out, error)) *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
-		ServiceName: name,
+		ServiceName: service,
 		HandlerType: (*explainer)(nil),
 		Methods: []grpc.MethodDesc{{
-			MethodName: "ExplainInbound",
+			MethodName: method,
 			Handler: func(server any, ctx context.Context, decode func(any) error, through grpc.UnaryServerInterceptor) (any, error) {
-				r := &explainv1.ExplainInboundRequest{}
+				r := M(new(In))
 				if err := decode(r); err != nil {
 					return nil, err
 				}
-				call := func(context.Context, any) (any, error) {
-					return server.(explainer).explain(r) //nolint:forcetypeassert // gRPC has checked HandlerType
+				call := func(ctx context.Context, _ any) (any, error) {
+					return answer(server.(explainAPI), ctx, r) //nolint:forcetypeassert // nothing else is registered
 				}
 				if through == nil {
 					return call(ctx, r)
 				}
-				return through(ctx, r, &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + name + "/ExplainInbound"}, call)
+				return through(ctx, r, &grpc.UnaryServerInfo{Server: server, FullMethod: "/" + service + "/" + method}, call)
 			},
 		}},
-		Metadata: "weft/explain/v1/inbound.proto",
+		Metadata: file,
 	}
+}
+
+// message is a generated type.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// registerExplain adds the services for people.
+func registerExplain(g grpc.ServiceRegistrar, s *Server) {
+	api := explainAPI{Server: s, turn: make(chan struct{}, 1)}
+	g.RegisterService(unary("weft.explain.v1.InboundService", "ExplainInbound", "weft/explain/v1/inbound.proto", explainAPI.explainInbound), api)
+	g.RegisterService(unary("weft.explain.v1.OutboundService", "ExplainOutbound", "weft/explain/v1/outbound.proto", explainAPI.explainOutbound), api)
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "weft.explain.v1.CandidateService",
+		HandlerType: (*explainer)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Check", ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error { return api.check(stream) },
+		}},
+		Metadata: "weft/explain/v1/candidate.proto",
+	}, api)
 }
 
 // maxIgnored bounds an explanation: a person reads no more.
 const maxIgnored = 100
 
-// explain judges a client by the answer that the workload's proxy has.
-func (s explainAPI) explain(r *explainv1.ExplainInboundRequest) (*explainv1.ExplainInboundResponse, error) {
-	who, port, err := portOf(&inbound.PortSpec{Workload: r.GetWorkload(), Port: r.GetPort()})
+// explainInbound judges a client by the answer that the workload's proxy has.
+func (s explainAPI) explainInbound(_ context.Context, r *explainv1.ExplainInboundRequest) (*explainv1.ExplainInboundResponse, error) {
+	if _, err := netip.ParseAddr(r.GetClientAddress()); err != nil {
+		return nil, status.Error(codes.InvalidArgument, "client_address is not an IP address")
+	}
+	client, err := clientOf(r, "")
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientOf(r)
+	verdict, subject, err := s.inbound().judge(r, client)
 	if err != nil {
 		return nil, err
 	}
-	v, subject, err := s.first(who, port)
-	if err != nil {
-		return nil, err
-	}
-	answer := &inbound.Server{}
-	if err := proto.Unmarshal(v.answer.Bytes(), answer); err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	verdict := why.Explain(answer, client)
 	out := &explainv1.ExplainInboundResponse{
 		Epoch: subject.Position.Epoch, Seq: subject.Position.Seq,
 		Outcome: outcomes[verdict.Outcome], Server: verdict.Server, Route: verdict.Route, By: verdict.By, Reason: verdict.Reason,
+		Routes: reasonsOf(verdict.Routes),
 	}
 	for _, rule := range verdict.Rules {
 		out.Rules = append(out.Rules, &explainv1.Rule{Name: rule.Name, OfRoute: rule.Route, Reason: rule.Reason})
@@ -85,27 +106,65 @@ func (s explainAPI) explain(r *explainv1.ExplainInboundRequest) (*explainv1.Expl
 	return out, nil
 }
 
+// judge judges a client by what the workload's proxy is told.
+func (s inboundAPI) judge(r *explainv1.ExplainInboundRequest, client why.Client) (why.Verdict, table.Subject, error) {
+	who, port, err := portOf(&inbound.PortSpec{Workload: r.GetWorkload(), Port: r.GetPort()})
+	if err != nil {
+		return why.Verdict{}, table.Subject{}, err
+	}
+	v, subject, err := s.first(who, port)
+	if err != nil {
+		return why.Verdict{}, subject, err
+	}
+	answer := &inbound.Server{}
+	if err := proto.Unmarshal(v.answer.Bytes(), answer); err != nil {
+		return why.Verdict{}, subject, status.Error(codes.Internal, err.Error())
+	}
+	return why.Explain(answer, client), subject, nil
+}
+
+func reasonsOf(routes []why.RouteReason) (out []*explainv1.RouteReason) {
+	for _, r := range routes {
+		out = append(out, &explainv1.RouteReason{Name: r.Name, Reason: r.Reason})
+	}
+	return out
+}
+
 var outcomes = [...]explainv1.Outcome{
 	why.Denied:  explainv1.Outcome_OUTCOME_DENIED,
 	why.Allowed: explainv1.Outcome_OUTCOME_ALLOWED,
 	why.NoRoute: explainv1.Outcome_OUTCOME_NO_ROUTE,
+	// Never of an answer about a client whose address is known.
+	why.Unknown: explainv1.Outcome_OUTCOME_UNSPECIFIED,
 }
 
-func clientOf(r *explainv1.ExplainInboundRequest) (why.Client, error) {
-	addr, err := netip.ParseAddr(r.GetClientAddress())
-	if err != nil {
-		return why.Client{}, status.Error(codes.InvalidArgument, "client_address is not an IP address")
-	}
-	c := why.Client{Address: addr, Identity: r.GetClientIdentity(), TLS: r.GetClientTls()}
-	if h := r.GetRequest(); h != nil {
-		if !strings.HasPrefix(h.GetPath(), "/") || h.GetMethod() == "" {
-			return why.Client{}, status.Error(codes.InvalidArgument, "a request has a method, and a path that begins with /")
+// clientOf reads who comes; an address that is empty is not known.
+func clientOf(r *explainv1.ExplainInboundRequest, route string) (why.Client, error) {
+	c := why.Client{Identity: r.GetClientIdentity(), TLS: r.GetClientTls(), Route: route}
+	if text := r.GetClientAddress(); text != "" {
+		addr, err := netip.ParseAddr(text)
+		if err != nil {
+			return why.Client{}, status.Error(codes.InvalidArgument, "client_address is not an IP address")
 		}
-		c.Request = &why.Request{Method: h.GetMethod(), Path: h.GetPath(), Host: h.GetHost(), Headers: map[string][]string{}}
-		for _, header := range h.GetHeaders() {
-			name := strings.ToLower(header.GetName())
-			c.Request.Headers[name] = append(c.Request.Headers[name], header.GetValue())
-		}
+		c.Address = addr
 	}
-	return c, nil
+	request, err := requestOf(r.GetRequest())
+	c.Request = request
+	return c, err
+}
+
+// requestOf reads a request; nil if there is none.
+func requestOf(h *explainv1.HttpRequest) (*why.Request, error) {
+	if h == nil {
+		return nil, nil //nolint:nilnil // nil is a connection of bytes
+	}
+	if !strings.HasPrefix(h.GetPath(), "/") || h.GetMethod() == "" {
+		return nil, status.Error(codes.InvalidArgument, "a request has a method, and a path that begins with /")
+	}
+	out := &why.Request{Method: h.GetMethod(), Path: h.GetPath(), Host: h.GetHost(), Headers: map[string][]string{}}
+	for _, header := range h.GetHeaders() {
+		name := strings.ToLower(header.GetName())
+		out.Headers[name] = append(out.Headers[name], header.GetValue())
+	}
+	return out, nil
 }

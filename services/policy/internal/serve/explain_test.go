@@ -37,6 +37,7 @@ func TestExplainInbound(t *testing.T) {
 	want := &explainv1.ExplainInboundResponse{
 		Outcome: explainv1.Outcome_OUTCOME_ALLOWED, Server: "server web", Route: "HTTPRoute gate", By: "authorizationpolicy amy",
 		Rules: []*explainv1.Rule{{Name: "authorizationpolicy amy", OfRoute: true}}, Ignored: ignored,
+		Routes: []*explainv1.RouteReason{{Name: "HTTPRoute gate"}},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("amy (-want +got):\n%s", diff)

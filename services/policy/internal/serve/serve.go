@@ -52,6 +52,9 @@ type tables interface {
 	WatchWorkload(derive.Workload) *table.Watch
 	WatchService(namespace, name string) *table.Watch
 	WatchTarget(a netip.Addr, source string) *table.Watch
+	// What people are told besides.
+	Refused(parent string) ([]string, table.Position)
+	Fork() (*table.Tables, error)
 }
 
 // Server answers the APIs.
@@ -87,7 +90,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	inbound.RegisterInboundServerPoliciesServer(g, inboundAPI{Server: s})
 	outbound.RegisterOutboundPoliciesServer(g, outboundAPI{Server: s})
 	g.RegisterService(routesDesc(), routesAPI{s})
-	g.RegisterService(explainDesc(), explainAPI{inboundAPI{Server: s}})
+	registerExplain(g, s)
 }
 
 // Run ends every stream when ctx is done. A stream ends with OK, so that its

@@ -33,6 +33,8 @@ type Report struct {
 // Apply takes one cut and wakes whoever watches what it changed. Only one
 // goroutine may call it.
 func (t *Tables) Apply(cut Cut) Report {
+	t.applying.Lock()
+	defer t.applying.Unlock()
 	e := edit{
 		tables:    t,
 		workloads: map[string]*allow.Workload{},

@@ -2,7 +2,9 @@ package table
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -99,4 +101,26 @@ func (t *Tables) judgedRoute(key string, r *route.Route) Judged {
 		return cmp.Compare(slices.Index(refs, a.Ref), slices.Index(refs, b.Ref))
 	})
 	return j
+}
+
+// Refused lists in words the routes that a parent does not take, or takes and
+// cannot obey whole. The parent is written as kind, namespace/name and perhaps
+// :port.
+func (t *Tables) Refused(parent string) (list []string, at Position) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	parent, _, _ = strings.Cut(parent, ":")
+	for p, verdicts := range t.verdicts {
+		if p.String() != parent {
+			continue
+		}
+		for _, v := range verdicts {
+			if !v.Accepted.Holds {
+				list = append(list, fmt.Sprintf("%v: %s: %s", v.Route, v.Accepted.Reason, v.Accepted.Message))
+			} else if v.ResolvedRefs != nil && !v.ResolvedRefs.Holds {
+				list = append(list, fmt.Sprintf("%v: %s: %s", v.Route, v.ResolvedRefs.Reason, v.ResolvedRefs.Message))
+			}
+		}
+	}
+	return list, t.position
 }

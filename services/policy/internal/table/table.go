@@ -30,6 +30,8 @@ type Tables struct {
 	cluster derive.Cluster
 	rows    rows // of the one goroutine that calls Apply
 	subs    subscriptions
+	// applying is held by Apply, and by Fork while it copies what Apply writes.
+	applying sync.Mutex
 
 	mu        sync.RWMutex
 	complete  bool

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CheckRequest is what would be applied, and what is to be judged.
+// CheckRequest is a part of what would be applied, and of what is to be judged.
 type CheckRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Candidates    []*Candidate           `protobuf:"bytes,1,rep,name=candidates,proto3" json:"candidates,omitempty"`
@@ -635,9 +635,9 @@ const file_weft_explain_v1_candidate_proto_rawDesc = "" +
 	"\tJudgement\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2Z\n" +
-	"\x10CandidateService\x12F\n" +
-	"\x05Check\x12\x1d.weft.explain.v1.CheckRequest\x1a\x1e.weft.explain.v1.CheckResponseB>Z<github.com/weftmesh/weft/proto/gen/weft/explain/v1;explainv1b\x06proto3"
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\\\n" +
+	"\x10CandidateService\x12H\n" +
+	"\x05Check\x12\x1d.weft.explain.v1.CheckRequest\x1a\x1e.weft.explain.v1.CheckResponse(\x01B>Z<github.com/weftmesh/weft/proto/gen/weft/explain/v1;explainv1b\x06proto3"
 
 var (
 	file_weft_explain_v1_candidate_proto_rawDescOnce sync.Once

@@ -2,6 +2,7 @@ package why
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -9,57 +10,108 @@ import (
 
 	"github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
-	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
-	"github.com/linkerd/linkerd2-proxy-api/go/meta"
 )
 
 // score orders matches: hosts first, then what the rule says, each number
 // counting more than all after it. Of equals the first listed wins.
 type score [6]int
 
-// match finds the route that takes a request. Source: spec/proxy.md §6.1, and the
-// Gateway API where our proxy follows it: an exact path comes before every other,
-// and a method counts more than headers.
-func match(p *inbound.ProxyProtocol, r *Request) (m *meta.Metadata, authz []*inbound.Authz, ok bool) {
+// miss is why something does not fit, and how far it did: of several reasons the
+// furthest is told.
+type miss struct {
+	stage  int
+	reason string
+}
+
+func missed(stage int, format string, args ...any) *miss {
+	return &miss{stage, fmt.Sprintf(format, args...)}
+}
+
+// offer is one rule of a route.
+type offer struct {
+	route string // kind and name
+	hosts []*http_route.HostMatch
+	// One of two says when the rule fits; a rule of a GRPCRoute has rpc set.
+	http []*http_route.HttpRouteMatch
+	grpc []*grpc_route.GrpcRouteMatch
+	rpc  bool
+}
+
+// choose finds the rule that takes a request, -1 if none does, and tells of every
+// route why it does not take it. Source: spec/proxy.md §6.1, and the Gateway API
+// where our proxy follows it: an exact path comes before every other, and a method
+// counts more than headers.
+func choose(offers []offer, r *Request) (taken int, routes []RouteReason) {
+	taken = -1
 	var best score
-	keep := func(s score, of *meta.Metadata, a []*inbound.Authz) {
-		if !ok || slices.Compare(s[:], best[:]) > 0 {
-			best, m, authz, ok = s, of, a, true
+	fit := make([]*miss, len(offers)) // nil: it fits
+	for i, o := range offers {
+		s, why := o.fits(r)
+		fit[i] = why
+		if why == nil && (taken < 0 || slices.Compare(s[:], best[:]) > 0) {
+			best, taken = s, i
 		}
+	}
+	for from := 0; from < len(offers); {
+		to := from
+		var furthest *miss
+		reason := RouteReason{Name: offers[from].route}
+		fits := false
+		for ; to < len(offers) && offers[to].route == offers[from].route; to++ {
+			fits = fits || fit[to] == nil
+			if m := fit[to]; m != nil && (furthest == nil || m.stage > furthest.stage) {
+				furthest = m
+			}
+		}
+		switch {
+		case taken >= from && taken < to:
+		case fits:
+			reason.Reason = "it fits, but " + offers[taken].route + " fits better, or as well and comes first"
+		default:
+			reason.Reason = furthest.reason
+		}
+		routes = append(routes, reason)
+		from = to
+	}
+	return taken, routes
+}
+
+// fits scores the best of a rule's matches.
+func (o *offer) fits(r *Request) (best score, why *miss) {
+	host, found := hosts(o.hosts, r.Host)
+	if !found {
+		return best, missed(0, "%q is none of its host names", r.Host)
+	}
+	if o.rpc && r.Method != "POST" {
+		return best, missed(1, "it takes gRPC calls, which are of method POST")
 	}
 	path, query, _ := strings.Cut(r.Path, "?")
 	values, _ := url.ParseQuery(query)
-	for _, route := range httpRoutes(p) {
-		host, found := hosts(route.GetHosts(), r.Host)
-		if !found {
-			continue
-		}
-		for _, rule := range route.GetRules() {
-			for _, one := range orAny(rule.GetMatches(), &http_route.HttpRouteMatch{}) {
-				if s, fits := fitsHTTP(one, r, path, values); fits {
-					keep(joined(host, s), route.GetMetadata(), route.GetAuthorizations())
-				}
+	ok := false
+	try := func(s [5]int, m *miss) {
+		if m != nil {
+			if why == nil || m.stage > why.stage {
+				why = m
 			}
+			return
+		}
+		if now := (score{host, s[0], s[1], s[2], s[3], s[4]}); !ok || slices.Compare(now[:], best[:]) > 0 {
+			best, ok = now, true
 		}
 	}
-	for _, route := range p.GetGrpc().GetRoutes() {
-		host, found := hosts(route.GetHosts(), r.Host)
-		if !found || r.Method != "POST" {
-			continue
+	if o.rpc {
+		for _, one := range orAny(o.grpc, &grpc_route.GrpcRouteMatch{}) {
+			try(fitsGRPC(one, r, path))
 		}
-		for _, rule := range route.GetRules() {
-			for _, one := range orAny(rule.GetMatches(), &grpc_route.GrpcRouteMatch{}) {
-				if s, fits := fitsGRPC(one, r, path); fits {
-					keep(joined(host, s), route.GetMetadata(), route.GetAuthorizations())
-				}
-			}
+	} else {
+		for _, one := range orAny(o.http, &http_route.HttpRouteMatch{}) {
+			try(fitsHTTP(one, r, path, values))
 		}
 	}
-	return m, authz, ok
-}
-
-func httpRoutes(p *inbound.ProxyProtocol) []*inbound.HttpRoute {
-	return slices.Concat(p.GetDetect().GetHttpRoutes(), p.GetHttp1().GetRoutes(), p.GetHttp2().GetRoutes())
+	if ok {
+		return best, nil
+	}
+	return best, why
 }
 
 // orAny gives a rule without matches one that matches everything.
@@ -69,8 +121,6 @@ func orAny[T any](list []T, everything T) []T {
 	}
 	return list
 }
-
-func joined(host int, s [5]int) score { return score{host, s[0], s[1], s[2], s[3], s[4]} }
 
 // hosts scores the best of a route's hosts: exact before wildcard, longer before
 // shorter, none at all last.
@@ -95,15 +145,18 @@ func hosts(list []*http_route.HostMatch, host string) (score int, ok bool) {
 	return score, ok
 }
 
-func fitsHTTP(m *http_route.HttpRouteMatch, r *Request, path string, query url.Values) (s [5]int, ok bool) {
+func fitsHTTP(m *http_route.HttpRouteMatch, r *Request, path string, query url.Values) (s [5]int, why *miss) {
 	exact, length, ok := fitsPath(m.GetPath(), path)
-	if !ok || !fitsHeaders(m.GetHeaders(), r.Headers) {
-		return s, false
+	if !ok {
+		return s, missed(2, "path %s does not fit %s", path, wantedPath(m.GetPath()))
+	}
+	if name, ok := fitsHeaders(m.GetHeaders(), r.Headers); !ok {
+		return s, missed(3, "header %s does not fit", name)
 	}
 	for _, q := range m.GetQueryParams() {
 		value := query.Get(q.GetName())
 		if !query.Has(q.GetName()) || !is(value, q.GetExact(), q.GetRegex()) {
-			return s, false
+			return s, missed(4, "query parameter %s does not fit", q.GetName())
 		}
 	}
 	method := 0
@@ -113,11 +166,11 @@ func fitsHTTP(m *http_route.HttpRouteMatch, r *Request, path string, query url.V
 			name = want.GetRegistered().String()
 		}
 		if name != r.Method {
-			return s, false
+			return s, missed(5, "it takes method %s", name)
 		}
 		method = 1
 	}
-	return [5]int{exact, length, method, len(m.GetHeaders()), len(m.GetQueryParams())}, true
+	return [5]int{exact, length, method, len(m.GetHeaders()), len(m.GetQueryParams())}, nil
 }
 
 func fitsPath(m *http_route.PathMatch, path string) (exact, length int, ok bool) {
@@ -134,15 +187,26 @@ func fitsPath(m *http_route.PathMatch, path string) (exact, length int, ok bool)
 	return 0, 0, true
 }
 
-func fitsHeaders(list []*http_route.HeaderMatch, headers map[string][]string) bool {
+func wantedPath(m *http_route.PathMatch) string {
+	switch kind := m.GetKind().(type) {
+	case *http_route.PathMatch_Exact:
+		return "exactly " + kind.Exact
+	case *http_route.PathMatch_Regex:
+		return "expression " + kind.Regex
+	}
+	return "prefix " + m.GetPrefix()
+}
+
+// fitsHeaders names the header that does not fit.
+func fitsHeaders(list []*http_route.HeaderMatch, headers map[string][]string) (name string, ok bool) {
 	for _, m := range list {
 		if !slices.ContainsFunc(headers[strings.ToLower(m.GetName())], func(v string) bool {
 			return is(v, string(m.GetExact()), m.GetRegex())
 		}) {
-			return false
+			return m.GetName(), false
 		}
 	}
-	return true
+	return "", true
 }
 
 // is compares with the one of two that is set.
@@ -159,11 +223,14 @@ func whole(expression, value string) bool {
 	return err == nil && re.MatchString(value)
 }
 
-func fitsGRPC(m *grpc_route.GrpcRouteMatch, r *Request, path string) (s [5]int, ok bool) {
+func fitsGRPC(m *grpc_route.GrpcRouteMatch, r *Request, path string) (s [5]int, why *miss) {
 	service, method, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	wantService, wantMethod := m.GetRpc().GetService(), m.GetRpc().GetMethod()
-	if cmp.Or(wantService, service) != service || cmp.Or(wantMethod, method) != method || !fitsHeaders(m.GetHeaders(), r.Headers) {
-		return s, false
+	if cmp.Or(wantService, service) != service || cmp.Or(wantMethod, method) != method {
+		return s, missed(2, "call %s does not fit /%s/%s", path, cmp.Or(wantService, "*"), cmp.Or(wantMethod, "*"))
 	}
-	return [5]int{len(wantService), len(wantMethod), len(m.GetHeaders())}, true
+	if name, ok := fitsHeaders(m.GetHeaders(), r.Headers); !ok {
+		return s, missed(3, "header %s does not fit", name)
+	}
+	return [5]int{len(wantService), len(wantMethod), len(m.GetHeaders())}, nil
 }

@@ -6,15 +6,16 @@ package why
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
-	"github.com/linkerd/linkerd2-proxy-api/go/meta"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 )
 
 // Client is who comes, and what it wants.
 type Client struct {
+	// Address is invalid if nobody knows it.
 	Address netip.Addr
 	// Identity is what the client's certificate proves; empty if it has none.
 	Identity string
@@ -24,6 +25,9 @@ type Client struct {
 	// Request is what the client asks for; nil for a connection of which nothing
 	// but its bytes is known.
 	Request *Request
+	// Route is the route that takes its requests, as kind and name, where they are
+	// not known themselves.
+	Route string
 }
 
 // Request is an HTTP request; a gRPC call is one of method POST and of path
@@ -46,6 +50,8 @@ const (
 	Allowed
 	// NoRoute: the answer is 404.
 	NoRoute
+	// Unknown: it depends on what is not known.
+	Unknown
 )
 
 // String is the outcome in a word.
@@ -55,6 +61,8 @@ func (o Outcome) String() string {
 		return "allowed"
 	case NoRoute:
 		return "no route"
+	case Unknown:
+		return "unknown"
 	}
 	return "denied"
 }
@@ -80,7 +88,17 @@ type Verdict struct {
 	By string
 	// Rules are all that were asked, in order, the deciding one among them.
 	Rules []Rule
+	// Routes are those that the request may take, in order, the one that takes it
+	// among them; none without a request.
+	Routes []RouteReason
 	// Reason tells what no rule tells.
+	Reason string
+}
+
+// RouteReason is one route and what it says to a request.
+type RouteReason struct {
+	Name string
+	// Reason tells why the route does not take the request; empty if it does.
 	Reason string
 }
 
@@ -92,12 +110,22 @@ func Explain(s *inbound.Server, c Client) Verdict {
 	var own []*inbound.Authz
 	switch proto := s.GetProtocol(); {
 	case speaksHTTP(proto) && c.Request != nil:
-		metadata, authz, ok := match(proto, c.Request)
-		if !ok {
+		offers, authz := inboundOffers(proto)
+		taken, routes := choose(offers, c.Request)
+		v.Routes = routes
+		if taken < 0 {
 			v.Outcome, v.Reason = NoRoute, "no route of the server matches the request"
 			return v
 		}
-		v.Route, own = name(metadata), authz
+		v.Route, own = offers[taken].route, authz[taken]
+	case speaksHTTP(proto) && c.Route != "":
+		offers, authz := inboundOffers(proto)
+		i := slices.IndexFunc(offers, func(o offer) bool { return o.route == c.Route })
+		if i < 0 {
+			v.Outcome, v.Reason = Unknown, c.Route+" is not among the routes: which of them takes its requests depends on them"
+			return v
+		}
+		v.Route, own = c.Route, authz[i]
 	case speaksHTTP(proto) && proto.GetDetect() == nil:
 		v.Reason = "the server takes only HTTP"
 		return v
@@ -108,8 +136,11 @@ func Explain(s *inbound.Server, c Client) Verdict {
 	if c.Address.IsLoopback() && v.Outcome == Denied {
 		v.Outcome, v.By = Allowed, "default localhost"
 	}
-	if v.Outcome == Denied && len(v.Rules) == 0 {
+	switch {
+	case v.Outcome == Denied && len(v.Rules) == 0:
 		v.Reason = "there is no authorization"
+	case v.Outcome == Unknown:
+		v.Reason = "it depends on the client's address, which is not known"
 	}
 	return v
 }
@@ -121,22 +152,40 @@ func speaksHTTP(p *inbound.ProxyProtocol) bool {
 // judge asks rules one by one; the first that holds decides.
 func (v *Verdict) judge(c Client, rules []*inbound.Authz, route bool) {
 	for _, a := range rules {
-		r := Rule{Name: labels(a.GetLabels()), Route: route, Reason: refuses(a, c)}
+		reason, maybe := refuses(a, c)
+		r := Rule{Name: labels(a.GetLabels()), Route: route, Reason: reason}
 		v.Rules = append(v.Rules, r)
-		if r.Reason == "" && v.Outcome == Denied {
+		switch {
+		case v.Outcome == Allowed:
+		case reason == "":
 			v.Outcome, v.By = Allowed, r.Name
+		case maybe:
+			v.Outcome = Unknown
 		}
 	}
 }
 
-// refuses tells why a rule does not let a client in; empty if it does.
-func refuses(a *inbound.Authz, c Client) string {
-	if !within(a.GetNetworks(), c.Address) {
-		return fmt.Sprintf("%v is not in its networks", c.Address)
+// refuses tells why a rule does not let a client in; empty if it does. maybe is
+// set if it would from some addresses, and the client's is not known.
+func refuses(a *inbound.Authz, c Client) (reason string, maybe bool) {
+	inside, known := within(a.GetNetworks(), c.Address)
+	if known && !inside {
+		return fmt.Sprintf("%v is not in its networks", c.Address), false
 	}
-	tls := a.GetAuthentication().GetMeshTLS()
+	if reason := permits(a.GetAuthentication(), c); reason != "" {
+		return reason, false
+	}
+	if !known {
+		return "it lets in some networks only", true
+	}
+	return "", false
+}
+
+// permits tells why a client's proof is not enough; empty if it is.
+func permits(a *inbound.Authn, c Client) string {
+	tls := a.GetMeshTLS()
 	switch {
-	case a.GetAuthentication().GetUnauthenticated() != nil:
+	case a.GetUnauthenticated() != nil:
 		return ""
 	case tls == nil:
 		return "it permits nobody"
@@ -170,9 +219,18 @@ func identified(clients *inbound.Authn_PermitMeshTLS_PermitClientIdentities, ide
 	return false
 }
 
-func within(networks []*inbound.Network, a netip.Addr) bool {
+// within says whether an address is in one of some networks. Of an address that
+// is not known that can be said only if they hold all there are, or none.
+func within(networks []*inbound.Network, a netip.Addr) (inside, known bool) {
+	var v4, v6 bool // all of the family
 	for _, n := range networks {
-		if !prefix(n.GetNet()).Contains(a) {
+		net := prefix(n.GetNet())
+		if !a.IsValid() {
+			all := net.IsValid() && net.Bits() == 0 && len(n.GetExcept()) == 0
+			v4, v6 = v4 || all && net.Addr().Is4(), v6 || all && net.Addr().Is6()
+			continue
+		}
+		if !net.Contains(a) {
 			continue
 		}
 		excepted := false
@@ -180,10 +238,13 @@ func within(networks []*inbound.Network, a netip.Addr) bool {
 			excepted = excepted || prefix(e).Contains(a)
 		}
 		if !excepted {
-			return true
+			return true, true
 		}
 	}
-	return false
+	if a.IsValid() || len(networks) == 0 {
+		return false, true
+	}
+	return v4 && v6, v4 && v6
 }
 
 // prefix reads a network; an impossible one contains nothing.
@@ -208,10 +269,3 @@ func prefix(n *net.IPNetwork) netip.Prefix {
 }
 
 func labels(l map[string]string) string { return l["kind"] + " " + l["name"] }
-
-func name(m *meta.Metadata) string {
-	if r := m.GetResource(); r != nil {
-		return r.GetKind() + " " + r.GetName()
-	}
-	return "default " + m.GetDefault()
-}

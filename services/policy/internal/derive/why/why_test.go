@@ -112,7 +112,11 @@ func TestExplain(t *testing.T) {
 			Reason: "there is no authorization",
 		}},
 		"a route of its own": {http, why.Client{Request: get("/open?x=1")}, why.Verdict{
-			Outcome: why.Allowed, Route: "HTTPRoute open", By: "authorizationpolicy everyone", Rules: []why.Rule{
+			Outcome: why.Allowed, Route: "HTTPRoute open", By: "authorizationpolicy everyone", Routes: []why.RouteReason{
+				{"HTTPRoute all", "it fits, but HTTPRoute open fits better, or as well and comes first"},
+				{"HTTPRoute open", ""},
+				{"HTTPRoute host", `"web.grove" is none of its host names`},
+			}, Rules: []why.Rule{
 				{Name: "authorizationpolicy amy", Reason: "it asks for mesh TLS"},
 				{Name: "authorizationpolicy market", Reason: "it asks for mesh TLS"},
 				{Name: "serverauthorization tls", Reason: "10.2.3.4 is not in its networks"},
@@ -120,7 +124,11 @@ func TestExplain(t *testing.T) {
 			},
 		}},
 		"the longest prefix, no rule": {http, why.Client{Request: get("/public")}, why.Verdict{
-			Route: "HTTPRoute all", Rules: []why.Rule{
+			Route: "HTTPRoute all", Routes: []why.RouteReason{
+				{"HTTPRoute all", ""},
+				{"HTTPRoute open", "path /public does not fit exactly /open"},
+				{"HTTPRoute host", `"web.grove" is none of its host names`},
+			}, Rules: []why.Rule{
 				{Name: "authorizationpolicy amy", Reason: "it asks for mesh TLS"},
 				{Name: "authorizationpolicy market", Reason: "it asks for mesh TLS"},
 				{Name: "serverauthorization tls", Reason: "10.2.3.4 is not in its networks"},
@@ -129,7 +137,11 @@ func TestExplain(t *testing.T) {
 		"a header": {http, why.Client{Identity: "amy.grove", Request: &why.Request{
 			Method: "POST", Path: "/pub/x", Headers: map[string][]string{"x-hue": {"blue", "red"}},
 		}}, why.Verdict{
-			Outcome: why.Allowed, Route: "HTTPRoute open", By: "authorizationpolicy amy", Rules: []why.Rule{
+			Outcome: why.Allowed, Route: "HTTPRoute open", By: "authorizationpolicy amy", Routes: []why.RouteReason{
+				{"HTTPRoute all", "it fits, but HTTPRoute open fits better, or as well and comes first"},
+				{"HTTPRoute open", ""},
+				{"HTTPRoute host", `"" is none of its host names`},
+			}, Rules: []why.Rule{
 				{Name: "authorizationpolicy amy"},
 				{Name: "authorizationpolicy market", Reason: "amy.grove is not among its identities"},
 				{Name: "serverauthorization tls", Reason: "10.2.3.4 is not in its networks"},
@@ -137,7 +149,11 @@ func TestExplain(t *testing.T) {
 			},
 		}},
 		"a host before a path": {http, why.Client{Identity: "amy.grove", Request: &why.Request{Method: "GET", Path: "/open", Host: "A.Example.com:80"}}, why.Verdict{
-			Outcome: why.Allowed, Route: "HTTPRoute host", By: "authorizationpolicy amy", Rules: []why.Rule{
+			Outcome: why.Allowed, Route: "HTTPRoute host", By: "authorizationpolicy amy", Routes: []why.RouteReason{
+				{"HTTPRoute all", "it fits, but HTTPRoute host fits better, or as well and comes first"},
+				{"HTTPRoute open", "it fits, but HTTPRoute host fits better, or as well and comes first"},
+				{"HTTPRoute host", ""},
+			}, Rules: []why.Rule{
 				{Name: "authorizationpolicy amy"},
 				{Name: "authorizationpolicy market", Reason: "amy.grove is not among its identities"},
 				{Name: "serverauthorization tls", Reason: "10.2.3.4 is not in its networks"},
@@ -146,7 +162,10 @@ func TestExplain(t *testing.T) {
 		"no route": {
 			`protocol { grpc { routes { metadata { default: "probe" } rules { matches { rpc { service: "a.B" method: "C" } } } } } }` + authorizations,
 			why.Client{Request: &why.Request{Method: "POST", Path: "/a.B/D"}},
-			why.Verdict{Outcome: why.NoRoute, Reason: "no route of the server matches the request"},
+			why.Verdict{
+				Outcome: why.NoRoute, Reason: "no route of the server matches the request",
+				Routes: []why.RouteReason{{"default probe", "call /a.B/D does not fit /a.B/C"}},
+			},
 		},
 		"bytes where HTTP is asked for": {http, why.Client{}, why.Verdict{Reason: "the server takes only HTTP"}},
 	} {
@@ -159,6 +178,46 @@ func TestExplain(t *testing.T) {
 				t.Errorf("Explain (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestExplainWhatIsKnown judges clients of which the metrics of proxies do not
+// tell everything.
+func TestExplainWhatIsKnown(t *testing.T) {
+	const everyone = `authorizations {
+  labels { key: "kind" value: "serverauthorization" } labels { key: "name" value: "all" }
+  networks { net { ip { ipv4: 0 } } } networks { net { ip { ipv6 {} } } }
+  authentication { unauthenticated {} }
+}`
+	for name, c := range map[string]struct {
+		server      string
+		client      why.Client
+		outcome     why.Outcome
+		by, because string
+	}{
+		"no address, all networks": {
+			`protocol { opaque {} }` + everyone, why.Client{}, why.Allowed, "serverauthorization all", "",
+		},
+		"no address, all of one family": {
+			`protocol { opaque {} }` + authorizations, why.Client{Identity: "bob.market"}, why.Unknown, "", "it depends on the client's address, which is not known",
+		},
+		"no address, and the identity is of no use": {
+			`protocol { opaque {} }` + authorizations, why.Client{}, why.Denied, "", "",
+		},
+		"no address, and a later rule lets it in whatever it is": {
+			`protocol { opaque {} }` + authorizations + everyone, why.Client{Identity: "amy.grove"}, why.Allowed, "serverauthorization all", "",
+		},
+		"a route and no request": {
+			routes + authorizations, why.Client{Address: netip.MustParseAddr("10.2.3.4"), Route: "HTTPRoute open"}, why.Allowed, "authorizationpolicy everyone", "",
+		},
+		"a route that has gone": {
+			routes, why.Client{Route: "HTTPRoute gone"}, why.Unknown, "", "HTTPRoute gone is not among the routes: which of them takes its requests depends on them",
+		},
+	} {
+		v := why.Explain(server(t, c.server), c.client)
+		if v.Outcome != c.outcome || v.By != c.by || v.Reason != c.because {
+			t.Errorf("%s: %v by %q: %q, want %v by %q: %q", name, v.Outcome, v.By, v.Reason, c.outcome, c.by, c.because)
+		}
 	}
 }
 
