@@ -62,6 +62,10 @@ func (o *Outbound) stream(conn net.Conn, to resolve.Target, peer netip.AddrPort,
 	switch s.policy.Protocol {
 	case resolve.HTTP1, resolve.HTTP2, resolve.GRPC:
 		kind = detect.HTTP1
+	case resolve.TLS:
+		defer end()
+		o.named(conn, to, s)
+		return
 	case resolve.Detect, resolve.Invalid:
 		if kind, conn, err = o.detect(conn, s); err != nil {
 			o.drop(conn, to, err)
@@ -79,11 +83,7 @@ func (o *Outbound) stream(conn net.Conn, to resolve.Target, peer netip.AddrPort,
 
 func (o *Outbound) detect(conn net.Conn, s *stack) (detect.Kind, net.Conn, error) {
 	began := time.Now()
-	timeout := o.deps.Config.Outbound.DetectTimeout
-	if timeout <= 0 {
-		timeout = 10 * time.Second
-	}
-	kind, replayed, err := detect.HTTP(o.life, conn, timeout)
+	kind, replayed, err := detect.HTTP(o.life, conn, o.detectTimeout())
 	labels := refLabels("parent", s.policy.Parent)
 	result := kind.String()
 	if err != nil {
@@ -92,6 +92,13 @@ func (o *Outbound) detect(conn net.Conn, s *stack) (detect.Kind, net.Conn, error
 	o.deps.Metrics.Counter(tell.OutboundDetect, labels.With("result", result)).Inc()
 	o.deps.Metrics.Histogram(tell.OutboundDetectTime, labels).Observe(time.Since(began).Seconds())
 	return kind, replayed, err
+}
+
+func (o *Outbound) detectTimeout() time.Duration {
+	if d := o.deps.Config.Outbound.DetectTimeout; d > 0 {
+		return d
+	}
+	return 10 * time.Second
 }
 
 // drop closes a connection that cannot be carried.

@@ -17,23 +17,42 @@ import (
 // errForbidden is what the policy says of a connection that is not HTTP.
 var errForbidden = errors.New("the policy forbids this connection")
 
-// opaque carries bytes. It owns the connection.
+// way is where a connection's bytes go.
+type way struct {
+	route     resolve.Ref
+	split     split
+	forbidden bool
+	invalid   bool // the policy could not be read
+	tls       bool // by the name in its TLS handshake
+}
+
+// opaque carries bytes that nobody looks at. It owns the connection.
 func (o *Outbound) opaque(conn net.Conn, to resolve.Target, s *stack) {
-	labels := refLabels("parent", s.policy.Parent).And(refLabels("route", s.policy.Opaque.Ref))
-	o.deps.Metrics.Counter(tell.OutboundTCPRouteOpen, labels).Inc()
+	p := s.policy
+	o.carry(conn, to, p.Parent, way{route: p.Opaque.Ref, split: s.tcp, forbidden: p.Forbidden, invalid: p.Protocol == resolve.Invalid})
+}
+
+// carry carries bytes. It owns the connection.
+func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w way) {
+	labels := refLabels("parent", parent).And(refLabels("route", w.route))
+	opened, closed := tell.OutboundTCPRouteOpen, tell.OutboundTCPRouteClose
+	if w.tls {
+		opened, closed = tell.OutboundTLSRouteOpen, tell.OutboundTLSRouteClose
+	}
+	o.deps.Metrics.Counter(opened, labels).Inc()
 	label := ""
-	defer func() { o.deps.Metrics.Counter(tell.OutboundTCPRouteClose, labels.With("error", label)).Inc() }()
+	defer func() { o.deps.Metrics.Counter(closed, labels.With("error", label)).Inc() }()
 	switch {
-	case s.policy.Protocol == resolve.Invalid:
+	case w.invalid:
 		label = "invalid_policy"
 		o.drop(conn, to, errInvalid)
 		return
-	case s.policy.Forbidden:
+	case w.forbidden:
 		label = "forbidden"
 		o.drop(conn, to, errForbidden)
 		return
 	}
-	l, peer, err := o.reach(s)
+	l, peer, err := o.reach(w.split)
 	if err != nil {
 		label = "unexpected"
 		o.drop(conn, to, err)
@@ -44,8 +63,8 @@ func (o *Outbound) opaque(conn net.Conn, to resolve.Target, s *stack) {
 }
 
 // reach connects to an endpoint of the target, another if one cannot be reached.
-func (o *Outbound) reach(s *stack) (*lease, net.Conn, error) {
-	b, err := s.tcp.choose(random)
+func (o *Outbound) reach(d split) (*lease, net.Conn, error) {
+	b, err := d.choose(random)
 	switch {
 	case err != nil:
 		return nil, nil, err
