@@ -101,6 +101,7 @@ func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, 
 	}
 	defer free()
 	s := newSession(client, labels, target, p)
+	s.from = addrPort(raw.RemoteAddr())
 	clients.Serve(c, door.Either, func(c message.Client) { in.carry(c, s, stack) })
 	return nil
 }

@@ -132,6 +132,7 @@ func (in *Inbound) byPolicy(ctx context.Context, raw net.Conn, target netip.Addr
 		labels = tell.OpaqueTLS(hello.SNI)
 	}
 	s := newSession(client, labels, target, p)
+	s.from = addrPort(raw.RemoteAddr())
 	kind, c, err := in.protocol(ctx, c, s, p.policy())
 	if err != nil {
 		return err
@@ -168,14 +169,22 @@ func (in *Inbound) dispatch(ctx context.Context, c net.Conn, s *session, kind de
 	case detect.HTTP2:
 		as = door.HTTP2
 	default:
+		if s.gateway != "" {
+			return in.gatewayTCP(ctx, c, s, done)
+		}
 		return in.tcp(ctx, c, s, done)
 	}
-	s.app = in.workloadOf(s.target)
+	through := in.stack
+	if s.gateway != "" {
+		through = in.named
+	} else {
+		s.app = in.workloadOf(s.target)
+	}
 	// On a goroutine of its own: this one's stack has grown with the handshake.
 	go func() {
 		defer done()
 		defer in.survive(c, func() {})
-		in.door.Serve(in.source(s).Wrap(c), as, func(c message.Client) { in.carry(c, s, in.stack) })
+		in.door.Serve(in.source(s).Wrap(c), as, func(c message.Client) { in.carry(c, s, through) })
 	}()
 	return nil
 }

@@ -3,9 +3,9 @@ package inbound
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
@@ -18,7 +18,6 @@ import (
 const (
 	errNotMutual = refusal("direct connections must be mutually authenticated")
 	errNoHeader  = refusal("direct connections require transport header negotiation")
-	errGateway   = refusal("gateway requests are not served by this proxy")
 )
 
 // direct serves a connection made to the inbound port itself: a mesh peer that
@@ -57,21 +56,21 @@ func (in *Inbound) direct(ctx context.Context, raw *net.TCPConn, local netip.Add
 		return err
 	}
 	in.countHeader(h, id)
-	if h.Name != "" {
-		return fmt.Errorf("%w: %q asks for %s", errGateway, id, h.Name)
-	}
-	target := netip.AddrPortFrom(local.Addr(), h.Port)
-	if in.loops(target) {
+	target, name := netip.AddrPortFrom(local.Addr(), h.Port), ""
+	if h.Name != "" { // the policy of this port is the gateway's
+		target, name = local, net.JoinHostPort(strings.TrimSuffix(h.Name, "."), portText(h.Port))
+	} else if in.loops(target) {
 		return errLoop
 	}
 
-	p, free, err := in.policies.get(h.Port)
+	p, free, err := in.policies.get(target.Port())
 	if err != nil {
 		return err
 	}
 	p.await(ctx)
 	client := allow.Client{Addr: addrPort(raw.RemoteAddr()).Addr(), TLS: allow.Terminated, ID: id}
 	s := newSession(client, tell.ClientTLS(id), target, p)
+	s.from, s.gateway = addrPort(raw.RemoteAddr()), name
 	kind := detect.Opaque
 	switch h.Session {
 	case header.HTTP1:

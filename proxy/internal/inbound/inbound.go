@@ -20,10 +20,13 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weftmesh/weft/proxy/internal/accesslog"
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
+	"github.com/weftmesh/weft/proxy/internal/span"
+	"github.com/weftmesh/weft/proxy/internal/tap"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -42,7 +45,11 @@ type Deps struct {
 	Policy   *grpc.ClientConn
 	Metrics  *tell.Metrics
 	Drain    *drain.Drain
-	Log      *slog.Logger // nil means slog.Default()
+	Gateway  Gateway        // nil serves no names
+	Tap      *tap.Registry  // nil shows nothing
+	Spans    *span.Exporter // nil makes no spans
+	Access   *accesslog.Log // nil writes no lines
+	Log      *slog.Logger   // nil means slog.Default()
 }
 
 // Inbound is the inbound half of the proxy.
@@ -57,6 +64,7 @@ type Inbound struct {
 	toApp    net.Dialer
 	door     *door.Door
 	stack    handler
+	named    handler // of requests for a gateway
 	mu       sync.Mutex
 	apps     map[netip.AddrPort]*workload
 	inFlight atomic.Int64

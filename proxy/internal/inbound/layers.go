@@ -28,6 +28,7 @@ type exchange struct {
 	end      tell.End
 	fate     fate.Fate // once the application could not answer
 	whole    bool      // it has ended as it should, and nobody else knows of it
+	record   *record   // nil unless there is an access log
 
 	out   message.Request // what the application gets
 	asked kept

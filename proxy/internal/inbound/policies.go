@@ -146,6 +146,9 @@ func (s *policies) start(ctx context.Context) {
 		p.forever = true
 		return true
 	}
+	if len(s.cfg.Policy.Gateway) > 0 {
+		add(s.cfg.InboundPort())
+	}
 	if add(s.cfg.AdminListen.Port()) {
 		s.cfg.Policy.Ports.Each(add)
 	}

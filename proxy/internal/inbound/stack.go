@@ -10,6 +10,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
+	"github.com/weftmesh/weft/proxy/internal/span"
 )
 
 // serve builds what serves clients and the stack behind it.
@@ -21,21 +22,41 @@ func (in *Inbound) serve() {
 		KeepAliveConfig: net.KeepAliveConfig{},
 	}
 	in.door = in.newDoor()
-	in.stack = in.layers()
+	in.stack, in.named = in.layers(), in.gatewayLayers()
 }
 
 // A handler answers a request, or passes it on to the next.
 type handler func(*exchange)
 
-// layers are what every inbound request passes, outermost first.
+// layers are what every inbound request passes, outermost first. Those that
+// nobody has asked for are not there at all.
 func (in *Inbound) layers() handler {
-	return in.limit(
-		in.mesh(
-			in.allow(
-				in.filter(
-					in.rate(
-						in.tell(
-							in.endpoint))))))
+	return in.access(
+		in.trace(span.Server,
+			in.limit(
+				in.mesh(
+					in.allow(
+						in.filter(
+							in.rate(
+								in.tell(
+									in.tap(
+										in.trace(span.Client,
+											in.asked(
+												in.endpoint)))))))))))
+}
+
+// gatewayLayers are what a request passes that asks this gateway for a name. What
+// follows is the outbound side's.
+func (in *Inbound) gatewayLayers() handler {
+	return in.access(
+		in.trace(span.Server,
+			in.limit(
+				in.mesh(
+					in.allow(
+						in.filter(
+							in.rate(
+								in.asked(
+									in.gateway))))))))
 }
 
 // newDoor serves HTTP. There are no timeouts that the application did not ask for
