@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
 )
 
 // controls is a destination and a policy service whose answers a test sets.
@@ -30,12 +32,14 @@ type controls struct {
 	changed   chan struct{} // closed at a change
 	cut       chan struct{} // closed to end all streams
 	opened    map[string]int
+	weft      bool                                 // the policy service knows Weft's routes
+	extra     map[string][]*routesv1.RuleExtension // which it then says beside the policy
 }
 
 func newControls() *controls {
 	return &controls{
 		endpoints: map[string][]*destpb.WeightedAddr{}, profiles: map[string]*destpb.DestinationProfile{}, policies: map[string]*outpb.OutboundPolicy{},
-		changed: make(chan struct{}), cut: make(chan struct{}), opened: map[string]int{},
+		changed: make(chan struct{}), cut: make(chan struct{}), opened: map[string]int{}, extra: map[string][]*routesv1.RuleExtension{},
 	}
 }
 
@@ -156,6 +160,7 @@ func (c *controls) dial(t *testing.T) *grpc.ClientConn {
 	srv := grpc.NewServer()
 	destpb.RegisterDestinationServer(srv, c)
 	outpb.RegisterOutboundPoliciesServer(srv, policyServer{controls: c})
+	srv.RegisterService(routesDesc(c), c)
 	go func() { _ = srv.Serve(lis) }()
 	t.Cleanup(srv.Stop)
 	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -105,7 +105,6 @@ func TestTwoProxiesCarryHTTP1(t *testing.T) {
 	}))
 	p.expose(web, app.addr)
 	c := p.client()
-	const base = "http://web.shop.svc.cluster.local"
 	for _, tt := range []struct {
 		method, path string
 		body         []byte
