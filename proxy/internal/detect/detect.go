@@ -129,5 +129,8 @@ func (c *Conn) CloseWrite() error {
 	return c.Close()
 }
 
+// Ahead is how many bytes come before those of the connection below.
+func (c *Conn) Ahead() int { return len(c.head) }
+
 // Under is the connection below, for asking about its socket.
 func (c *Conn) Under() net.Conn { return c.Conn }

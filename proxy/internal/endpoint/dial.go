@@ -16,6 +16,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/header"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 const (
@@ -109,7 +110,7 @@ func (e *Endpoint) handshake(ctx context.Context, conn net.Conn, alpn []string) 
 	if cfg == nil {
 		return nil, &DialError{Addr: e.Addr, Err: errors.New("the proxy has no TLS configuration"), Identity: true}
 	}
-	secure := tls.Client(conn, cfg)
+	secure := tls.Client(wire.NewBelow(conn), cfg)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, &DialError{Addr: e.Addr, Err: fmt.Errorf("proving %s: %w", e.Identity, err), Identity: !broken(err)}
 	}

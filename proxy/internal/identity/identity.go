@@ -139,6 +139,9 @@ func (l *Local) server(cert *tls.Certificate, alpn ...string) *tls.Config {
 		Certificates:           []tls.Certificate{*cert},
 		ClientAuth:             tls.RequestClientCert,
 		SessionTicketsDisabled: true, // a resumed session would skip the check below
+		// A large write is whole records from the start: the other end is a proxy, which
+		// gains nothing from the first byte coming early.
+		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			if len(cs.PeerCertificates) == 0 {
 				return nil
@@ -152,9 +155,10 @@ func (l *Local) server(cert *tls.Certificate, alpn ...string) *tls.Config {
 // recognises itself by; it need not be in the certificate.
 func (l *Local) ClientTLS(id, sni string, alpn ...string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		ServerName: sni,
-		NextProtos: alpn,
+		MinVersion:                  tls.VersionTLS13,
+		ServerName:                  sni,
+		NextProtos:                  alpn,
+		DynamicRecordSizingDisabled: true, // see above
 		// The library would compare the certificate with the SNI. The check that
 		// counts is VerifyConnection's, which runs for every connection.
 		InsecureSkipVerify: true, //nolint:gosec // verified below

@@ -19,6 +19,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 // refusal is an error whose text is also the error label of
@@ -193,7 +194,7 @@ func (in *Inbound) dispatch(ctx context.Context, c net.Conn, s *session, kind de
 func (in *Inbound) terminate(ctx context.Context, c net.Conn) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, in.cfg.Inbound.DetectTimeout)
 	defer cancel()
-	secured := tls.Server(c, in.deps.Identity.ServerTLS())
+	secured := tls.Server(wire.NewBelow(c), in.deps.Identity.ServerTLS())
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("handshaking with the client: %w", err)
 	}

@@ -2,14 +2,13 @@ package inbound
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 const (
@@ -102,24 +101,10 @@ func join(a, b halfConn) {
 }
 
 func pass(dst, src halfConn) {
-	buf := buffers.Get().(*[]byte)
-	_, err := io.CopyBuffer(onlyWriter{dst}, onlyReader{src}, *buf)
-	buffers.Put(buf)
-	if err == nil || errors.Is(err, io.EOF) {
-		if dst.CloseWrite() == nil {
-			return
-		}
+	err := wire.Copy(dst, src)
+	if err == nil && dst.CloseWrite() == nil {
+		return
 	}
 	_ = dst.Close()
 	_ = src.Close()
 }
-
-// io.Copy would look for ReadFrom and WriteTo and make its own buffer.
-type (
-	onlyWriter struct{ io.Writer }
-	onlyReader struct{ io.Reader }
-)
-
-// buffers are shared by all connections, so that an idle process holds none for
-// long. 16 KiB is one TLS record.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}

@@ -93,6 +93,12 @@ func (c *Conn) Passed(n int, err error) {
 	c.note(err)
 }
 
+// Sent counts what was written to the connection below.
+func (c *Conn) Sent(n int, err error) {
+	c.tell.Write(n)
+	c.note(err)
+}
+
 // CloseWrite ends our side of the connection, where the connection below can.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

@@ -31,8 +31,10 @@ type Reader struct {
 	raw   syscall.RawConn
 	count counted
 	try   func(uintptr) bool
-	n     int   // of the last try
-	err   error // of the last try
+	below *Below // of the records
+	head  int    // bytes that come before what is read from the socket, as Reset found
+	n     int    // of the last try
+	err   error  // of the last try
 	one   [1]byte
 }
 
@@ -46,7 +48,7 @@ const (
 
 // Reset makes the reader one of c.
 func (r *Reader) Reset(c net.Conn) {
-	*r = Reader{conn: c}
+	*r = Reader{conn: c, head: ahead(c)}
 	for c != nil {
 		switch below := c.(type) {
 		case *net.TCPConn:
@@ -58,6 +60,7 @@ func (r *Reader) Reset(c net.Conn) {
 			return
 		case *tls.Conn:
 			r.kind = records
+			r.below, _ = below.NetConn().(*Below)
 			return
 		case under:
 			if n, ok := c.(counted); ok {
@@ -202,6 +205,19 @@ func (r *Reader) attempt(fd uintptr) bool {
 		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: err}
 		return true
 	}
+}
+
+// fillRecord is Fill with nothing there, for who wants as much as has come: of a
+// record the rest, too.
+func (r *Reader) fillRecord() error {
+	if err := r.first(); err != nil || r.kind != records || r.end > 1 || r.below == nil {
+		return err
+	}
+	r.below.idle = true
+	n, _ := r.conn.Read(r.buf[r.end:]) // an error comes again
+	r.below.idle = false
+	r.end += n
+	return nil
 }
 
 // Release gives the buffer back; what is in it is lost.
