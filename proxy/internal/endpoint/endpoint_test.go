@@ -331,8 +331,9 @@ func TestOneConnectionForAll(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if b, err := text(res); err != nil || b != "x" || res.Version != message.HTTP11 {
-				t.Errorf("%q, %v, %v", b, err, res.Version)
+			version := res.Version
+			if b, err := text(res); err != nil || b != "x" || version != message.HTTP11 {
+				t.Errorf("%q, %v, %v", b, err, version)
 			}
 		})
 	}
