@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,6 +123,7 @@ func (e *Endpoint) Tell(authority string) *tell.HTTP {
 		if len(e.http) >= maxAuthorities {
 			clear(e.http)
 		}
+		authority = strings.Clone(authority) // it is borrowed for the time of the request
 		h = e.deps.Metrics.HTTP(e.labels.With("authority", authority))
 		e.http[authority] = h
 	}
