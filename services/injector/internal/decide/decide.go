@@ -162,16 +162,17 @@ func FirstAccountMount(spec *corev1.PodSpec) (corev1.VolumeMount, bool) {
 const OpaqueAnnotation = "config.linkerd.io/opaque-ports"
 
 // Opaque is the opaque-ports annotation that an object should get: the
-// namespace's, else those of the defaults that it has. Empty means none, also
-// when the object has one already.
-func Opaque(own, namespace map[string]string, defaults []string) string {
-	if _, ok := own[OpaqueAnnotation]; ok {
-		return ""
+// namespace's, else those of the defaults that it has. The namespace's may be
+// empty: it says that no port is opaque, not even those of the defaults. false
+// means none, also when the object has one already.
+func Opaque(own, namespace map[string]string, defaults []string) (ports string, ok bool) {
+	if _, has := own[OpaqueAnnotation]; has {
+		return "", false
 	}
-	if ports, ok := namespace[OpaqueAnnotation]; ok {
-		return ports
+	if ports, ok = namespace[OpaqueAnnotation]; ok {
+		return ports, true
 	}
-	return strings.Join(defaults, ",")
+	return strings.Join(defaults, ","), len(defaults) > 0
 }
 
 // PodDefaults are the pod's container ports that are in the default list.

@@ -180,16 +180,18 @@ func TestOpaque(t *testing.T) {
 		own, namespace map[string]string
 		defaults       []string
 		want           string
+		ok             bool
 	}{
-		{nil, nil, nil, ""},
-		{nil, nil, []string{"25", "80"}, "25,80"},
-		{nil, has("1"), []string{"25"}, "1"},
-		{has("2"), has("1"), []string{"25"}, ""},
-		{has(""), has("1"), []string{"25"}, ""},
+		{nil, nil, nil, "", false},
+		{nil, nil, []string{"25", "80"}, "25,80", true},
+		{nil, has("1"), []string{"25"}, "1", true},
+		{nil, has(""), []string{"25"}, "", true},
+		{has("2"), has("1"), []string{"25"}, "", false},
+		{has(""), has("1"), []string{"25"}, "", false},
 	}
 	for _, tt := range tests {
-		if got := decide.Opaque(tt.own, tt.namespace, tt.defaults); got != tt.want {
-			t.Errorf("Opaque(%v, %v, %v) = %q, want %q", tt.own, tt.namespace, tt.defaults, got, tt.want)
+		if got, ok := decide.Opaque(tt.own, tt.namespace, tt.defaults); got != tt.want || ok != tt.ok {
+			t.Errorf("Opaque(%v, %v, %v) = %q, %v, want %q, %v", tt.own, tt.namespace, tt.defaults, got, ok, tt.want, tt.ok)
 		}
 	}
 }

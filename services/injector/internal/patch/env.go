@@ -204,10 +204,18 @@ func (j *job) tuningEnv(e *environment, side string, t values.Tuning) {
 		for _, proto := range slices.Sorted(maps.Keys(t[scope])) {
 			params := t[scope][proto]
 			for _, param := range slices.Sorted(maps.Keys(params)) {
-				e.set(strings.Join([]string{side, snake(scope), snake(proto), snake(param)}, "_"), fmt.Sprint(params[param]))
+				e.set(strings.Join([]string{side, snake(scope), snake(proto), snake(param)}, "_"), plainly(params[param]))
 			}
 		}
 	}
+}
+
+// plainly writes a value of the values file: numbers without an exponent.
+func plainly(value any) string {
+	if n, ok := value.(float64); ok {
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
 }
 
 // snake writes keepAliveInterval as KEEP_ALIVE_INTERVAL.

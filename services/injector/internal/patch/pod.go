@@ -55,8 +55,8 @@ type job struct {
 func Pod(in Input) (ops []Op, warnings []string, err error) {
 	own := in.Pod.Annotations
 	added := decide.Inherit(own, in.NamespaceAnnotations)
-	opaque := decide.Opaque(own, in.NamespaceAnnotations, decide.PodDefaults(in.Pod, in.Values.Proxy.OpaquePorts))
-	if opaque != "" && in.Template == nil { // a manifest would keep it when its ports change
+	opaque, ok := decide.Opaque(own, in.NamespaceAnnotations, decide.PodDefaults(in.Pod, in.Values.Proxy.OpaquePorts))
+	if ok && in.Template == nil { // a manifest would keep it when its ports change
 		added[decide.OpaqueAnnotation] = opaque
 	}
 	merged := maps.Clone(added)

@@ -58,7 +58,7 @@ func (a *Admitter) Admit(ctx context.Context, req *admissionv1.AdmissionRequest)
 func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	pod, err := decide.Read(req.Object.Raw)
 	if err != nil {
-		return nil, fmt.Errorf("reading the pod: %w", err)
+		return nil, fmt.Errorf("reading the pod: %w", said(err))
 	}
 	if decide.Exempt(pod.Labels) {
 		return answer(req, nil)
@@ -85,8 +85,8 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 	log := slog.With(obs.Object(req.Namespace+"/"+name), slog.String("owner", owner.Kind+"/"+owner.Name))
 	if !verdict.Inject() {
 		log.InfoContext(ctx, "proxy not injected", obs.Reason(strings.Join(verdict.Reasons, ",")))
-		opaque := decide.Opaque(pod.Annotations, namespace, decide.PodDefaults(pod, s.Values.Proxy.OpaquePorts))
-		return answer(req, annotate(pod.Annotations, opaque))
+		opaque, ok := decide.Opaque(pod.Annotations, namespace, decide.PodDefaults(pod, s.Values.Proxy.OpaquePorts))
+		return answer(req, annotate(pod.Annotations, opaque, ok))
 	}
 	ops, warnings, err := patch.Pod(patch.Input{
 		Pod: pod, Namespace: req.Namespace, NamespaceAnnotations: namespace, Owner: owner,
@@ -109,20 +109,32 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 func (a *Admitter) service(ctx context.Context, req *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
 	var svc corev1.Service
 	if err := json.Unmarshal(req.Object.Raw, &svc); err != nil {
-		return nil, fmt.Errorf("reading the service: %w", err)
+		return nil, fmt.Errorf("reading the service: %w", said(err))
 	}
 	if decide.Exempt(svc.Labels) {
 		return answer(req, nil)
 	}
 	s, namespace, err := a.world(ctx, req)
+	if errors.Is(err, feed.ErrUnknown) && a.vital(req.Namespace) {
+		return answer(req, nil)
+	}
 	if err != nil {
 		return nil, err
 	}
-	opaque := decide.Opaque(svc.Annotations, namespace, decide.ServiceDefaults(&svc, s.Values.Proxy.OpaquePorts))
-	if opaque != "" {
+	opaque, ok := decide.Opaque(svc.Annotations, namespace, decide.ServiceDefaults(&svc, s.Values.Proxy.OpaquePorts))
+	if ok {
 		a.counts.add("service", req.Namespace, decide.Verdict{}, svc.Annotations)
 	}
-	return answer(req, annotate(svc.Annotations, opaque))
+	return answer(req, annotate(svc.Annotations, opaque, ok))
+}
+
+// said is an error of decoding without the names of our types: the one who
+// wrote the object reads it.
+func said(err error) error {
+	if bad := (*json.UnmarshalTypeError)(nil); errors.As(err, &bad) {
+		return fmt.Errorf("its field %s is a JSON %s, which cannot be", bad.Field, bad.Value)
+	}
+	return err
 }
 
 // world is what a decision needs beside the object. The settings are there with
@@ -136,13 +148,13 @@ func (a *Admitter) world(ctx context.Context, req *admissionv1.AdmissionRequest)
 	return s, namespace, err
 }
 
-// vital: without the pods of these namespaces the bus would never tell.
+// vital: without what is in these namespaces the bus would never tell.
 func (a *Admitter) vital(namespace string) bool {
 	return namespace == "kube-system" || namespace == a.ControllerNamespace
 }
 
-func annotate(there map[string]string, opaque string) []patch.Op {
-	if opaque == "" {
+func annotate(there map[string]string, opaque string, wanted bool) []patch.Op {
+	if !wanted {
 		return nil
 	}
 	return patch.Annotate(there, decide.OpaqueAnnotation, opaque)

@@ -179,9 +179,11 @@ func TestUnknownNamespace(t *testing.T) {
 		}
 	}
 	for _, namespace := range []string{"kube-system", "linkerd"} {
-		body := strings.ReplaceAll(reviewOf("v1", "Pod", "CREATE", plainPod), `"pottery"`, fmt.Sprintf("%q", namespace))
-		if resp := decode(t, post(t, a, body)).Response; !resp.Allowed {
-			t.Errorf("a pod of %s is rejected: %v", namespace, resp.Result)
+		for kind, object := range map[string]string{"Pod": plainPod, "Service": `{"spec":{"ports":[{"port":3306}]}}`} {
+			body := strings.ReplaceAll(reviewOf("v1", kind, "CREATE", object), `"pottery"`, fmt.Sprintf("%q", namespace))
+			if resp := decode(t, post(t, a, body)).Response; !resp.Allowed {
+				t.Errorf("a %s of %s is rejected: %v", kind, namespace, resp.Result)
+			}
 		}
 	}
 }

@@ -65,7 +65,7 @@ var overrides = map[string]setter{
 	inject:                          func(v *Values, s string) error { v.Proxy.IsIngress = v.Proxy.IsIngress || s == "ingress"; return nil },
 	prefix + "proxy-image":          text(func(v *Values) *string { return &v.Proxy.Image.Name }),
 	prefix + "proxy-version":        text(func(v *Values) *string { return &v.Proxy.Image.Version }),
-	prefix + "image-pull-policy":    pullPolicy,
+	prefix + "image-pull-policy":    text(func(v *Values) *string { return &v.Proxy.Image.PullPolicy }),
 	prefix + "control-port":         port(func(v *Values) *int32 { return &v.Proxy.Ports.Control }),
 	prefix + "inbound-port":         port(func(v *Values) *int32 { return &v.Proxy.Ports.Inbound }),
 	prefix + "admin-port":           port(func(v *Values) *int32 { return &v.Proxy.Ports.Admin }),
@@ -110,13 +110,6 @@ var overrides = map[string]setter{
 
 func text(at func(*Values) *string) setter {
 	return func(v *Values, s string) error { *at(v) = s; return nil }
-}
-
-// pullPolicy is the one of both of our images: the init container's is the
-// proxy's.
-func pullPolicy(v *Values, s string) error {
-	v.ImagePullPolicy, v.Proxy.Image.PullPolicy = s, s
-	return nil
 }
 
 func boolean(at func(*Values) *bool) setter {

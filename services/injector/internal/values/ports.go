@@ -14,25 +14,30 @@ func resolvePorts(text string, pod *corev1.Pod) string {
 	var out []string
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
-		if isPorts(item) {
-			out = append(out, item)
-			continue
-		}
 		if n, ok := named(item, pod); ok {
 			out = append(out, strconv.Itoa(int(n)))
+			continue
+		}
+		switch from, to, ok := parsePorts(item); {
+		case !ok:
+		case from == to:
+			out = append(out, strconv.Itoa(from))
+		default:
+			out = append(out, strconv.Itoa(from)+"-"+strconv.Itoa(to))
 		}
 	}
 	return strings.Join(out, ",")
 }
 
-func isPorts(s string) bool {
-	from, to, isRange := strings.Cut(s, "-")
-	a, err := strconv.ParseUint(from, 10, 16)
-	if err != nil || !isRange {
-		return err == nil
+// parsePorts reads one port or a range of them.
+func parsePorts(s string) (from, to int, ok bool) {
+	low, high, isRange := strings.Cut(s, "-")
+	if !isRange {
+		high = low
 	}
-	b, err := strconv.ParseUint(to, 10, 16)
-	return err == nil && a <= b
+	a, errA := strconv.ParseUint(low, 10, 16)
+	b, errB := strconv.ParseUint(high, 10, 16)
+	return int(a), int(b), errA == nil && errB == nil && a <= b
 }
 
 func named(name string, pod *corev1.Pod) (int32, bool) {
@@ -53,17 +58,12 @@ func (i *ProxyInit) Redirected(want int) (int, bool) {
 	const ports = 1 << 16
 	var change [ports + 1]int // of the number of ranges that a port is in, when going up
 	for item := range strings.SplitSeq(i.IgnoreOutboundPorts, ",") {
-		if item = strings.TrimSpace(item); !isPorts(item) {
+		from, to, ok := parsePorts(strings.TrimSpace(item))
+		if !ok {
 			continue // the redirection refuses it, too
 		}
-		from, to, isRange := strings.Cut(item, "-")
-		if !isRange {
-			to = from
-		}
-		a, _ := strconv.Atoi(from) // isPorts
-		b, _ := strconv.Atoi(to)
-		change[a]++
-		change[b+1]--
+		change[from]++
+		change[to+1]--
 	}
 	ranges, first := change[0], 0
 	for port := 1; port < ports; port++ {
