@@ -49,8 +49,9 @@ var reaches = map[string]reach{
 var control = []string{"proto", "bus", "services/kit"}
 
 // command is what the user's command is made from: what `weft install` prints
-// are the charts, and `weft inject` follows the injector's public rules.
-var command = append([]string{"charts", "services/injector"}, control...)
+// are the charts, `weft inject` follows the injector's public rules, and `weft
+// policy check` those of the watcher.
+var command = append([]string{"charts", "services/injector", "services/watcher"}, control...)
 
 const (
 	aService  = "services meet on the bus and on the wire"

@@ -92,6 +92,7 @@ require (
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/weftmesh/weft/charts v0.0.0
 	github.com/weftmesh/weft/services/injector v0.0.0
+	github.com/weftmesh/weft/services/watcher v0.0.0
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
@@ -126,3 +127,5 @@ replace (
 replace github.com/weftmesh/weft/services/injector => ../../services/injector
 
 replace github.com/weftmesh/weft/charts => ../../charts
+
+replace github.com/weftmesh/weft/services/watcher => ../../services/watcher

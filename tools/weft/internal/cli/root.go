@@ -28,6 +28,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/profile"
 	"github.com/weftmesh/weft/tools/weft/internal/rotate"
 	"github.com/weftmesh/weft/tools/weft/internal/tracing"
+	"github.com/weftmesh/weft/tools/weft/internal/whatif"
 )
 
 // commands is the one place where a command joins the tree.
@@ -46,6 +47,7 @@ func commands() []func() *cobra.Command {
 		manifest.UninjectCommand,
 		profile.Command,
 		authz.Command,
+		whatif.Command,
 		statusCommand,
 		tracing.Command,
 		demo.Command,
