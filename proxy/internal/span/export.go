@@ -19,6 +19,7 @@ const (
 	every    = 10 * time.Second
 	// exportTimeout bounds one export; what it could not send is gone.
 	exportTimeout = 10 * time.Second
+	lastTimeout   = time.Second // of the export at the end of the process
 	exportMethod  = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 )
 
@@ -59,7 +60,7 @@ func (e *Exporter) add(s *tracepb.Span) {
 	}
 }
 
-// Run sends what comes in, until ctx ends.
+// Run sends what comes in, until ctx ends, and then once more what still waits.
 func (e *Exporter) Run(ctx context.Context) error {
 	tick := time.NewTicker(e.every)
 	defer tick.Stop()
@@ -72,6 +73,14 @@ func (e *Exporter) Run(ctx context.Context) error {
 			}
 		case <-tick.C:
 		case <-ctx.Done():
+			for len(e.spans) > 0 {
+				batch = append(batch, <-e.spans)
+			}
+			if len(batch) > 0 {
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+				e.export(last, batch)
+				cancel()
+			}
 			return nil
 		}
 		if len(batch) > 0 {
