@@ -8,6 +8,7 @@ require (
 	github.com/linkerd/linkerd2-proxy-api v0.20.0
 	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
 	github.com/prometheus/client_golang v1.25.0
+	github.com/weftmesh/weft/proto v0.0.0
 	github.com/weftmesh/weft/services/kit v0.0.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/net v0.62.0
@@ -20,6 +21,8 @@ require (
 	github.com/kylelemons/godebug v1.1.0 // indirect
 	github.com/mdlayher/socket v0.5.0 // indirect
 	github.com/pandatix/go-abnf v0.5.5 // indirect
+	github.com/spiffe/go-spiffe/v2 v2.8.1 // indirect
+	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 )
 
 require (
@@ -34,5 +37,7 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc
 )
+
+replace github.com/weftmesh/weft/proto => ../proto
 
 replace github.com/weftmesh/weft/services/kit => ../services/kit

@@ -27,10 +27,16 @@ type Config[E, C any] struct {
 	Chance func() float64        // in [0, 1); nil is math/rand
 
 	DefaultRTT, Decay time.Duration // 0 means 30 ms, 10 s
-	Connect           Backoff       // of endpoints that cannot be connected to
-	Accrual           Accrual
-	Failfast          time.Duration // how long requests wait for an endpoint; 0 means 3 s
-	Capacity          int           // how many may wait; 0 means 10000
+	// Penalty is what a failure counts as at least, MaxRetryAfter what the answer may
+	// ask for at most; 0 means that failures cost what they took.
+	Penalty, MaxRetryAfter time.Duration
+	// SlowStart is how long an endpoint that joins others gets less than its share,
+	// from a tenth up; 0 means that it gets all at once.
+	SlowStart time.Duration
+	Connect   Backoff // of endpoints that cannot be connected to
+	Accrual   Accrual
+	Failfast  time.Duration // how long requests wait for an endpoint; 0 means 3 s
+	Capacity  int           // how many may wait; 0 means 10000
 }
 
 // processClock is the process's clock: monotonic, since the start.
@@ -55,6 +61,7 @@ type Balancer[E, C any] struct {
 	bell    chan struct{} // closed when a waiting request should look again
 	closed  error
 	waiting atomic.Int64
+	spare   sync.Pool   // of *Lease
 	shut    atomic.Bool // a request has waited in vain: the next do not wait
 }
 
@@ -100,6 +107,7 @@ func (b *Balancer[E, C]) Set(endpoints []E) {
 	}
 	taken := make([]bool, len(old))
 	next := make([]*Member[E, C], 0, len(endpoints))
+	joins := len(old) > 0
 	at := 0 // both are mostly in the same order: look from where the last was found
 	for _, e := range endpoints {
 		var m *Member[E, C]
@@ -113,6 +121,9 @@ func (b *Balancer[E, C]) Set(endpoints []E) {
 		if m == nil {
 			m = &Member[E, C]{Endpoint: e, b: b}
 			m.load.seed(b.cfg.Clock(), b.cfg.DefaultRTT, b.cfg.Decay)
+			if joins && b.cfg.SlowStart > 0 {
+				m.load.warm(b.cfg.Clock(), b.cfg.SlowStart)
+			}
 			m.Client = b.cfg.Open(m)
 		}
 		next = append(next, m)
@@ -213,6 +224,18 @@ func (b *Balancer[E, C]) Try(avoid *Member[E, C]) (*Lease[E, C], bool) {
 				b.shut.Store(false)
 			}
 			return l, true
+		}
+	}
+	return nil, false
+}
+
+// Prefer takes a place at the endpoint that is meant, if it is in the set and takes
+// requests.
+func (b *Balancer[E, C]) Prefer(is func(E) bool) (*Lease[E, C], bool) {
+	now := b.cfg.Clock()
+	for _, m := range b.Members() {
+		if is(m.Endpoint) {
+			return m.lease(now)
 		}
 	}
 	return nil, false

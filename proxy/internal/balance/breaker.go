@@ -8,6 +8,7 @@ import (
 // Accrual says when failures of an endpoint that does answer shut its gate. The
 // zero value is never.
 type Accrual struct {
+	Unified     bool    // Limited counts against the rate and fails probes; else it is a success
 	Consecutive int     // failures in a row; 0 is no such limit
 	SuccessRate float64 // over Window, with at least MinRequests; 0 is no such limit
 	Window      time.Duration
@@ -48,6 +49,9 @@ type breaker struct {
 func (b *breaker) record(a Accrual, now time.Duration, v Verdict, probe bool, random float64) {
 	if a.off() {
 		return
+	}
+	if v == Limited && !a.Unified {
+		v = Success // the endpoint is well, and says so
 	}
 	if probe {
 		switch v {

@@ -76,7 +76,8 @@ func TestGate(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	backoff := Backoff{Min: time.Second, Max: time.Minute}
 	row := Accrual{Consecutive: 3, Backoff: backoff}
-	rate := Accrual{SuccessRate: 0.8, Window: 10 * time.Second, MinRequests: 5, Backoff: backoff}
+	unified := Accrual{Unified: true, Consecutive: 3, Backoff: backoff}
+	rate := Accrual{Unified: true, SuccessRate: 0.8, Window: 10 * time.Second, MinRequests: 5, Backoff: backoff}
 	// Verdicts are one per 100 ms: S success, F failure, L limited, N neutral; a
 	// digit lets that many seconds pass.
 	for _, tt := range []struct {
@@ -87,8 +88,9 @@ func TestBreaker(t *testing.T) {
 		{"off", "FFFFFFFFFF", Accrual{}, true},
 		{"fewer in a row", "FFSFFSFF", row, true},
 		{"enough in a row", "SSFFF", row, false},
-		{"limits do not count in a row", "LLLLLL", row, true},
-		{"nor do they end a row", "FLFLF", row, false},
+		{"limits do not count in a row", "LLLLLL", unified, true},
+		{"nor do they end a row", "FLFLF", unified, false},
+		{"a limit is an answer like another where only rows count", "FFLFFLFF", row, true},
 		{"cancelled requests say nothing", "FFNNNNN", row, true},
 		{"too few requests", "FFFF", rate, true},
 		{"rate too low", "SSSFF", rate, false},
@@ -117,7 +119,7 @@ func TestBreaker(t *testing.T) {
 }
 
 func TestBreakerProbation(t *testing.T) {
-	a := Accrual{Consecutive: 2, Backoff: Backoff{Min: time.Second, Max: 4 * time.Second}}
+	a := Accrual{Unified: true, Consecutive: 2, Backoff: Backoff{Min: time.Second, Max: 4 * time.Second}}
 	var b breaker
 	b.record(a, 1, Failure, false, 0)
 	b.record(a, 1, Failure, false, 0)

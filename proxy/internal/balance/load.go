@@ -13,6 +13,8 @@ import (
 type Load struct {
 	decay float64 // in ms
 
+	joined, warming time.Duration // slow start: since when, and how long; never changed once in use
+
 	// A float32 of milliseconds above a uint32 of milliseconds since the clock's
 	// start, which wraps after 49 days: differences are taken modulo that.
 	bits atomic.Uint64
@@ -28,6 +30,25 @@ const floor = 1e-3
 func (l *Load) seed(now time.Duration, rtt, decay time.Duration) {
 	l.decay = ms(max(decay, time.Millisecond))
 	l.bits.Store(pack(ms(max(rtt, minRTT)), now))
+}
+
+// warm makes an endpoint that is new among others dear at first.
+func (l *Load) warm(now, long time.Duration) { l.joined, l.warming = now, long }
+
+// coldest is how many times an endpoint that has just joined seems as loaded.
+const coldest = 10
+
+// cold is how much dearer than its load an endpoint is while it is new: its share
+// grows from a tenth to all of it, in equal steps of time.
+func (l *Load) cold(now time.Duration) float64 {
+	if l.warming <= 0 {
+		return 1
+	}
+	age := float64(max(now-l.joined, 0)) / float64(l.warming)
+	if age >= 1 {
+		return 1
+	}
+	return 1 / max(age, 1.0/coldest)
 }
 
 // Sample takes a response time measured at now.
@@ -55,7 +76,7 @@ func (l *Load) Estimate(now time.Duration) float64 {
 
 // cost ranks endpoints: what a request more would wait for.
 func (l *Load) cost(now time.Duration, pending int64) float64 {
-	return max(l.Estimate(now), floor) * float64(pending+1)
+	return max(l.Estimate(now), floor) * float64(pending+1) * l.cold(now)
 }
 
 func pack(value float64, now time.Duration) uint64 {

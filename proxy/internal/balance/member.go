@@ -60,9 +60,21 @@ func (m *Member[E, C]) lease(now time.Duration) (*Lease[E, C], bool) {
 		return nil, false
 	}
 	m.pending.Add(1)
-	l := &Lease[E, C]{Member: m, probeReach: probeReach, probeAnswers: probeAnswers}
+	l, ok := m.b.spare.Get().(*Lease[E, C])
+	if !ok {
+		l = new(Lease[E, C])
+	}
+	l.Member, l.probeReach, l.probeAnswers = m, probeReach, probeAnswers
 	l.began.Store(int64(now))
 	return l, true
+}
+
+// Free gives the lease's memory back after End. Nobody may use it any more; who
+// cannot be sure leaves it to the collector.
+func (l *Lease[E, C]) Free() {
+	b := l.b
+	*l = Lease[E, C]{}
+	b.spare.Put(l)
 }
 
 // A Lease is one request's use of a member. End must be called once; calling it
@@ -85,6 +97,20 @@ func (l *Lease[E, C]) FirstByte() {
 		now := l.b.cfg.Clock()
 		l.load.Sample(now, now-time.Duration(l.began.Load()))
 	}
+}
+
+// Penalize takes an answer that counts against the endpoint for a slow one: as
+// slow as the penalty, or as the time that the answer asks for, within bounds. It
+// stands for FirstByte, and does nothing without a penalty.
+func (l *Lease[E, C]) Penalize(asked time.Duration) {
+	penalty := l.b.cfg.Penalty
+	if penalty <= 0 || !l.sampled.CompareAndSwap(false, true) {
+		return
+	}
+	now := l.b.cfg.Clock()
+	cost := max(penalty, min(asked, l.b.cfg.MaxRetryAfter))
+	// It cannot make the endpoint look better than it is.
+	l.load.Sample(now, max(cost, time.Duration(l.load.Estimate(now)*float64(time.Millisecond))))
 }
 
 // End gives the place back with what became of the request.

@@ -26,9 +26,13 @@ var (
 	errRequestTimeout  = errors.New("request timed out")
 	errResponseTimeout = errors.New("response timed out")
 	errHeadersTimeout  = errors.New("response headers timed out")
+	errIdleTimeout     = errors.New("stream was idle for too long")
+	errAttemptTimeout  = errors.New("the backend's answer timed out")
+	errProfileTimeout  = errors.New("request timed out by its service's profile")
 	errInvalid         = errors.New("invalid client policy configuration")
 	errNoRoute         = errors.New("no route")
 	errRequireID       = errors.New("require-id: the endpoint has another identity, or none")
+	errNoSNI           = errors.New("the connection begins with no TLS handshake that names a server")
 	errConnect2        = errors.New("CONNECT is understood over HTTP/1.1 only")
 )
 
@@ -85,6 +89,12 @@ func faultOf(err error) fault {
 		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_STREAM_TIMEOUT")
 	case is(errHeadersTimeout):
 		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_HEADERS_TIMEOUT")
+	case is(errIdleTimeout):
+		return bad(504, codes.DeadlineExceeded, false, "response timeout", "IDLE_TIMEOUT")
+	case is(errAttemptTimeout):
+		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_STREAM_TIMEOUT")
+	case is(errProfileTimeout):
+		return bad(504, codes.DeadlineExceeded, true, "response timeout", "REQUEST_TIMEOUT")
 	case errors.As(err, &dial) && dial.Timeout:
 		return bad(504, codes.DeadlineExceeded, true, "i/o", "IO")
 	case errors.As(err, &dispatch):
@@ -93,9 +103,11 @@ func faultOf(err error) fault {
 		return bad(502, codes.Unavailable, true, "identity required", "UNKNOWN")
 	case is(errNoRoute):
 		return bad(404, codes.NotFound, false, "unexpected", "UNKNOWN")
+	case is(errNoSNI):
+		return bad(400, codes.InvalidArgument, true, "unexpected", "UNKNOWN")
 	case is(resolve.ErrUnknown):
 		return bad(502, codes.Unavailable, true, "unexpected", "UNKNOWN")
-	case is(errInvalid), is(errTerminal):
+	case is(errInvalid), is(errTerminal), is(resolve.ErrNoPrefix):
 		return bad(500, codes.Internal, true, "unexpected", "UNKNOWN")
 	case is(context.Canceled):
 		return bad(499, codes.Canceled, true, "unexpected", "CANCEL")

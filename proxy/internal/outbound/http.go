@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
@@ -13,6 +14,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/explicit"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/mirror"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -62,24 +64,71 @@ type exchange struct {
 	client    *client
 	stack     *stack
 	rule      *rule
+	retry     *resolve.Retry    // of the rule, or what the request's headers say
+	limits    *resolve.Timeouts // likewise
+	quiet     *quiet            // nil without an idle timeout
+	sticky    *sticky           // nil without sessions
+	copies    *mirror.Tee       // nil if there is no body to copy
 	authority string
 	grpc      bool
 	body      *relay.Replay // nil if there is none
 	guard     relay.Guard   // ends what is under way when the client goes or time is up
 	pool      *pool         // of the last attempt
 	began     time.Time
+	tries     int
+	timed     bool // timers know of it
+	whole     bool // it has ended as it should, and nobody else knows of it
+	kept      kept
+}
+
+// kept is memory of the exchange that is used again.
+type kept struct {
+	hint func(*message.Response) error
+	out  message.Request // of the first try
+	try  try             // the first
+}
+
+// exchanges are used again: a request costs no memory.
+var exchanges = sync.Pool{New: func() any {
+	x := new(exchange)
+	x.kept.hint = x.hint
+	return x
+}}
+
+// maxFields is how many fields a kept exchange has room for at most.
+const maxFields = 128
+
+// free gives the exchange's memory back. One that did not end as it should is left
+// to the collector: a timer or a try of before may still know of it.
+func (x *exchange) free() {
+	if !x.whole || x.timed {
+		return
+	}
+	x.kept.try.lease.Free()
+	hint, fields := x.kept.hint, x.kept.out.Fields
+	if cap(fields) > maxFields {
+		fields = nil
+	}
+	clear(fields[:cap(fields)])
+	*x = exchange{}
+	x.kept.hint, x.kept.out.Fields = hint, fields[:0]
+	exchanges.Put(x)
 }
 
 // handle carries one request.
 func (o *Outbound) handle(m message.Client, c *client) {
 	r := m.Request()
-	x := &exchange{Client: m, o: o, r: r, client: c, began: time.Now(), grpc: r.GRPC()}
-	t, release, err := x.target()
+	x := exchanges.Get().(*exchange)
+	x.Client, x.o, x.r, x.client, x.began, x.grpc = m, o, r, c, time.Now(), r.GRPC()
+	defer x.free()
+	t, at, err := x.target()
 	if err != nil {
 		x.fail(err)
 		return
 	}
-	defer release()
+	if at != nil {
+		defer o.targets.release(at)
+	}
 	if c.explicit && r.Method == "CONNECT" {
 		x.connect(t)
 		return
@@ -91,6 +140,7 @@ func (o *Outbound) handle(m message.Client, c *client) {
 	if x.stack = t.stack.Load(); x.stack == nil {
 		x.stack, err = t.now(x.Context())
 	}
+	defer x.trace().end()
 	if err == nil {
 		err = x.serve()
 	}
@@ -100,7 +150,8 @@ func (o *Outbound) handle(m message.Client, c *client) {
 }
 
 // target is where the request goes: where its connection does, or where it says.
-func (x *exchange) target() (*target, func(), error) {
+// What it holds is to be released; nil is nothing.
+func (x *exchange) target() (*target, *slot[*target], error) {
 	c, r := x.client, x.r
 	if x.o.deps.Config.Ingress {
 		if override := r.Fields.Get("l5d-dst-override"); override != "" {
@@ -109,20 +160,16 @@ func (x *exchange) target() (*target, func(), error) {
 				return nil, nil, err
 			}
 			r.Fields.Del("l5d-dst-override")
-			return x.o.target(to)
+			return x.o.hold(to, to.String())
 		}
 	}
 	if c.target != nil {
-		return c.target, func() {}, nil
+		return c.target, nil, nil
 	}
 	if r.Method == "CONNECT" && r.Version == message.HTTP2 {
 		return nil, nil, errConnect2
 	}
-	to, err := explicit.Request(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	return x.o.target(to)
+	return x.o.asked(r)
 }
 
 // serve routes the request and answers it, or returns why not.
@@ -144,6 +191,11 @@ func (x *exchange) serve() error {
 		return errNoRoute
 	}
 	x.rule = x.stack.rules[found]
+	x.retry, x.limits = &found.Retry, &found.Timeouts
+	if found.AllowHeaders {
+		x.override()
+	}
+	x.sticky = newSticky(found.Session, x.r)
 	return x.send()
 }
 
@@ -165,6 +217,7 @@ func (x *exchange) fail(err error) {
 	}
 	if x.rule != nil {
 		x.rule.tell.end(time.Since(x.began), 0, "", f.short)
+		x.rule.profile.end(false, f.status, false, time.Since(x.began))
 	}
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok && x.r.Version == message.HTTP2 {
 		x.Break(reset) // what the peer said of the stream is said of this one

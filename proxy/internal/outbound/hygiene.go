@@ -41,9 +41,9 @@ func upgrade(f message.Fields) string {
 	return to
 }
 
-// requestFields makes the headers that an endpoint gets.
-func requestFields(from message.Fields) message.Fields {
-	f := from.Clone(4)
+// requestFields makes the headers that an endpoint gets, in the memory of room.
+func requestFields(room, from message.Fields) message.Fields {
+	f := append(room[:0], from...)
 	to := upgrade(f)
 	if to == "" {
 		f.Del("http2-settings")

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -29,6 +30,8 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/span"
+	"github.com/weftmesh/weft/proxy/internal/tap"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -47,7 +50,9 @@ type Deps struct {
 	Policy      *grpc.ClientConn
 	Metrics     *tell.Metrics
 	Drain       *drain.Drain
-	Log         *slog.Logger // nil means slog.Default()
+	Tap         *tap.Registry  // nil shows nothing
+	Spans       *span.Exporter // nil makes no spans
+	Log         *slog.Logger   // nil means slog.Default()
 }
 
 // Outbound is the outbound half of the proxy.
@@ -61,14 +66,17 @@ type Outbound struct {
 	resolver  *resolve.Resolver
 	endpoints endpoint.Deps
 	targets   *shelf[*target]
+	names     names
 	pools     *shelf[*pool]
 	door      *door.Door
+	began     time.Time
+	copying   atomic.Int64 // copies of requests under way
 }
 
 // New binds the listeners, so that a busy port fails the start; nothing is
 // accepted until Run.
 func New(deps Deps) (*Outbound, error) {
-	o := &Outbound{deps: deps, log: deps.Log}
+	o := &Outbound{deps: deps, log: deps.Log, began: time.Now()}
 	if o.log == nil {
 		o.log = slog.Default()
 	}
@@ -79,7 +87,7 @@ func New(deps Deps) (*Outbound, error) {
 	cfg := deps.Config
 	o.life, o.end = context.WithCancel(context.Background())
 	o.resolver = &resolve.Resolver{
-		Destination: destpb.NewDestinationClient(deps.Destination), Policy: outpb.NewOutboundPoliciesClient(deps.Policy),
+		Destination: destpb.NewDestinationClient(deps.Destination), Policy: outpb.NewOutboundPoliciesClient(deps.Policy), Routes: deps.Policy,
 		Context: cfg.Destination.Context, Workload: cfg.Policy.Workload,
 		Networks: cfg.Destination.Networks, Suffixes: cfg.Destination.Suffixes, Log: o.log,
 		DestinationLimits: limits(cfg.Destination.Svc, cfg.Streams), PolicyLimits: limits(cfg.Policy.Svc, cfg.Streams),

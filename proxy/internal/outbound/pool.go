@@ -23,8 +23,13 @@ type pool struct {
 	*balancer
 	forward  bool // one address: there is no other to go to, so nobody waits
 	failfast time.Duration
+	penalty  time.Duration // of an answer that counts against its endpoint; 0 is none
 	cancel   context.CancelFunc
 }
+
+// slowStart is how long an endpoint that joins others has less than its share:
+// what has just started has cold caches and connections to make.
+const slowStart = 10 * time.Second
 
 // maxPools bounds the backends that are open.
 const maxPools = 10000
@@ -39,15 +44,16 @@ func (o *Outbound) pool(b resolve.Backend, a resolve.Accrual) (*pool, func(), er
 
 func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
 	cfg := o.deps.Config.Outbound
-	p := &pool{forward: b.Forward != nil, failfast: cfg.HTTPQueue.Failfast}
+	p := &pool{forward: b.Forward != nil, failfast: cfg.HTTPQueue.Failfast, penalty: b.Load.Penalty}
 	p.balancer = balance.New(balance.Config[resolve.Endpoint, *endpoint.Endpoint]{
 		Same:       resolve.Endpoint.Equal,
 		Open:       func(m *member) *endpoint.Endpoint { return endpoint.New(m.Endpoint, &o.endpoints, m) },
 		Close:      (*endpoint.Endpoint).Close,
-		DefaultRTT: b.Load.DefaultRTT, Decay: b.Load.Decay,
-		Connect: balance.Backoff(cfg.Backoff),
+		DefaultRTT: b.Load.DefaultRTT, Decay: b.Load.Decay, Penalty: b.Load.Penalty, MaxRetryAfter: b.Load.MaxRetryAfter,
+		SlowStart: slowStart,
+		Connect:   balance.Backoff(cfg.Backoff),
 		Accrual: balance.Accrual{
-			Consecutive: a.Consecutive, SuccessRate: a.SuccessRate, Window: a.Window, MinRequests: a.MinRequests,
+			Unified: a.Unified, Consecutive: a.Consecutive, SuccessRate: a.SuccessRate, Window: a.Window, MinRequests: a.MinRequests,
 			Backoff: balance.Backoff(a.Backoff),
 		},
 		Failfast: cfg.HTTPQueue.Failfast, Capacity: cfg.HTTPQueue.Capacity,

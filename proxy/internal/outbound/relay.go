@@ -1,12 +1,12 @@
 package outbound
 
 import (
-	"slices"
-	"strings"
+	"cmp"
 	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/classify"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
@@ -15,8 +15,13 @@ import (
 
 // outgoing makes the request for an endpoint, new for each attempt.
 func (x *exchange) outgoing() *message.Request {
-	out := *x.r
-	out.Fields = requestFields(x.r.Fields)
+	out := new(message.Request)
+	if x.tries == 1 {
+		out = &x.kept.out
+	}
+	room := out.Fields
+	*out = *x.r
+	out.Fields = requestFields(room, x.r.Fields)
 	out.Authority = x.authority
 	if x.client.explicit && out.Fields.Has("host") {
 		out.Fields.Set("host", x.authority) // RFC 9112 §3.2.2
@@ -25,7 +30,10 @@ func (x *exchange) outgoing() *message.Request {
 	if x.body == nil {
 		out.Length = 0
 	}
-	return &out
+	if p := x.rule.Profile; p != nil {
+		out.Fields.Set("l5d-dst-canonical", p.Canonical)
+	}
+	return out
 }
 
 // hint passes interim responses (103 Early Hints) on as they come.
@@ -47,8 +55,16 @@ func (x *exchange) filter(filters []resolve.Filter, out *message.Request) error 
 			}
 		case f.Fail != nil && random() < f.Fail.Ratio:
 			return failed(f.Fail)
+		case f.Rewrite != nil:
+			if err := f.Rewrite.Apply(out, x.prefix()); err != nil {
+				return err
+			}
 		case f.Redirect != nil:
-			if to, ok := f.Redirect.To(x.r, x.authority, x.prefix()); ok {
+			to, ok, err := f.Redirect.To(x.r, x.authority, x.prefix())
+			if err != nil {
+				return err
+			}
+			if ok {
 				return &answered{fault{status: f.Redirect.Status, code: 5, headers: message.Fields{{Name: "Location", Value: to}}}}
 			}
 		}
@@ -56,13 +72,18 @@ func (x *exchange) filter(filters []resolve.Filter, out *message.Request) error 
 	return nil
 }
 
+// prefix is the longest of the rule's prefixes that the path has; "" if none.
 func (x *exchange) prefix() string {
+	longest := ""
 	for _, m := range x.rule.Matches {
-		if m.PathKind == resolve.PathPrefix && strings.HasPrefix(x.r.Path(), m.Path) {
-			return m.Path
+		if m.PathKind != resolve.PathPrefix || len(m.Path) <= len(longest) {
+			continue
+		}
+		if _, ok := resolve.CutPrefix(x.r.Path(), m.Path); ok {
+			longest = m.Path
 		}
 	}
-	return ""
+	return longest
 }
 
 // respond gives the response to the client, byte by byte as it comes.
@@ -76,6 +97,7 @@ func (x *exchange) respond(t *try) error {
 		t.end(tell.End{Error: "IO"}, balance.Failure)
 		return relay.ErrStatus // a switch that nobody asked for
 	}
+	leaves := t.leaves()
 	responseFields(&res.Fields)
 	for _, filters := range [][]resolve.Filter{x.rule.Filters, t.backend.Filters} {
 		for _, f := range filters {
@@ -84,12 +106,16 @@ func (x *exchange) respond(t *try) error {
 			}
 		}
 	}
+	x.sticky.answered(t.lease.Client.Endpoint, res)
+	if leaves {
+		res.Fields.Add("Connection", "close") // over HTTP/2 it becomes a graceful GOAWAY
+	}
 	err := x.Respond(res)
 	if err == nil {
-		err = relay.Pass(x, t.body, res.Length, t.lease.FirstByte)
+		err = relay.Pass(x, x.quiet.body(t.body), res.Length, t.lease)
 	}
-	if why := x.guard.Err(); err != nil && why != nil {
-		err = why
+	if err != nil {
+		err = cmp.Or(x.guard.Err(), t.guard.Err(), err)
 	}
 	x.finish(t, err)
 	if err != nil {
@@ -99,6 +125,7 @@ func (x *exchange) respond(t *try) error {
 		return nil
 	}
 	t.answer.Close()
+	x.whole = x.tries == 1 && x.quiet == nil && t.timer == nil && !x.rule.mirrored
 	return nil
 }
 
@@ -106,15 +133,16 @@ func (x *exchange) respond(t *try) error {
 func (x *exchange) finish(t *try, err error) {
 	e := tell.End{Status: t.res.Status, Success: t.res.Status < 500}
 	if x.grpc {
-		e.GRPC = t.res.Fields.Get("grpc-status")
-		if e.GRPC == "" {
-			e.GRPC = t.body.Trailer().Get("grpc-status")
-		}
+		status := t.status()
+		e.GRPC = tell.Code(status)
 		// Without a status it is UNKNOWN by name, but no failure (spec/proxy.md §6.7).
-		e.Success = !slices.Contains(grpcFailures, e.GRPC)
+		e.Success = classify.Success(e.Status, true, status)
 		if e.GRPC == "" {
 			e.GRPC = "2"
 		}
+	}
+	if p := x.rule.Profile; p != nil {
+		e.Success = p.Classes.Success(e.Status, t.status())
 	}
 	verdict := balance.Success
 	switch {
@@ -131,9 +159,23 @@ func (x *exchange) finish(t *try, err error) {
 	}
 	t.end(e, verdict)
 	x.rule.tell.end(time.Since(x.began), e.Status, e.GRPC, e.Error)
+	x.rule.profile.end(false, e.Status, e.Success, time.Since(x.began))
 }
 
-var grpcFailures = []string{"2", "4", "7", "13", "14", "15"}
+// status is grpc-status, "" if there is none.
+func (t *try) status() string {
+	if s := t.res.Fields.Get("grpc-status"); s != "" {
+		return s
+	}
+	return t.body.Trailer().Get("grpc-status")
+}
+
+// leaves reports whether the endpoint's proxy wants the client's connection
+// closed too. It is heard where there is no other endpoint to go to
+// (spec/proxy.md §9.2).
+func (t *try) leaves() bool {
+	return t.backend.pool.forward && t.lease.Client.Meshed() && t.res.Fields.HasToken("l5d-proxy-connection", "close")
+}
 
 // leftBy reports whether an error in the middle of a response is the client's.
 func (x *exchange) leftBy(err error) bool {

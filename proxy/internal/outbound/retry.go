@@ -3,9 +3,6 @@ package outbound
 import (
 	"context"
 	"errors"
-	"io"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
@@ -35,34 +32,62 @@ type try struct {
 	backend *backend
 	call    tell.Call
 	began   time.Time
+	timer   *time.Timer // of the attempt's own timeout
+	route   *profileTell
+	watched watched
 }
 
 // send tries until there is a response to give, and gives it.
 func (x *exchange) send() error {
 	x.Guard(&x.guard)
 	defer x.Guard(nil)
-	ctx, limits := x.Context(), x.rule.Timeouts
-	stop := x.guard.Abort
-	if limits.Request > 0 || limits.Response > 0 {
-		within, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		ctx, stop = within, func(err error) { cancel(err); x.guard.Abort(err) }
+	ctx, limits := x.Context(), x.limits
+	if limits.Request <= 0 && limits.Response <= 0 && limits.Idle <= 0 {
+		return x.ask(ctx, nil) // and nothing below is made
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x.timed = true
+	stop := func(err error) { cancel(err); x.guard.Abort(err) }
 	if limits.Request > 0 {
-		defer time.AfterFunc(limits.Request, func() { stop(errRequestTimeout) }).Stop()
+		late := errRequestTimeout
+		if x.rule.Profile != nil {
+			late = errProfileTimeout
+		}
+		defer time.AfterFunc(limits.Request, func() { stop(late) }).Stop()
 	}
-	sent := func() {}
-	if limits.Response > 0 {
-		timer := time.AfterFunc(1<<62, func() { stop(errResponseTimeout) })
-		defer timer.Stop()
-		sent = func() { timer.Reset(limits.Response) }
+	if limits.Idle > 0 {
+		x.quiet = newQuiet(limits.Idle, stop)
+		defer x.quiet.end()
 	}
-	if body := x.Body(); body == nil {
+	if limits.Response <= 0 {
+		return x.ask(ctx, nil)
+	}
+	timer := time.AfterFunc(1<<62, func() { stop(errResponseTimeout) })
+	defer timer.Stop()
+	return x.ask(ctx, func() { timer.Reset(limits.Response) })
+}
+
+// ask is send without its timeouts. sent is called when the question is whole; it
+// may be nil.
+func (x *exchange) ask(ctx context.Context, sent func()) error {
+	if body := x.Body(); body != nil {
+		x.body = relay.NewReplay(x.tee(x.quiet.body(body)), max(minReplay, x.retry.MaxBytes), sent)
+		defer func() {
+			if x.whole {
+				x.body.Free()
+			} else {
+				x.body.End()
+			}
+			if x.copies != nil {
+				x.copies.End()
+			}
+		}()
+	} else if sent != nil {
 		sent()
-	} else {
-		x.body = relay.NewReplay(body, max(minReplay, x.rule.Retry.MaxBytes), sent)
-		defer x.body.End()
 	}
+	x.rule.profile.start()
+	x.deposit()
 	t, err := x.attempts(ctx)
 	if why := x.guard.Err(); err != nil && why != nil {
 		err = why
@@ -83,7 +108,7 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	resent := false // once, after a connection broke under it
 	safe := x.body == nil && x.r.Safe()
 	for {
-		t, m, err := x.attempt(ctx, avoid, deadline, retries < x.rule.Retry.Limit)
+		t, m, err := x.attempt(ctx, avoid, deadline, retries < x.retry.Limit)
 		if err == nil {
 			if f := x.elsewhere(t, m, moves, safe && !resent); f != "" {
 				resent = resent || f == fate.Lost
@@ -100,8 +125,15 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 				}
 				return t, nil
 			}
-			if retries >= x.rule.Retry.Limit {
+			if retries >= x.retry.Limit {
 				x.count(tell.OutboundHTTPRetryLimit)
+				return t, nil
+			}
+			if _, err := x.rule.split.choose(random); err != nil { // what failed is better than nothing
+				x.count(tell.OutboundHTTPRetryOverflow)
+				return t, nil
+			}
+			if !x.afford() {
 				return t, nil
 			}
 			t.drop()
@@ -118,8 +150,8 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 				avoid = m
 				continue
 			}
-			if retries >= x.rule.Retry.Limit || !x.again() || ctx.Err() != nil ||
-				!errors.Is(err, balance.ErrFailfast) && !errors.Is(err, errHeadersTimeout) {
+			if retries >= x.retry.Limit || x.rule.Profile != nil || !x.repeatable() || ctx.Err() != nil ||
+				!errors.Is(err, balance.ErrFailfast) && !errors.Is(err, errHeadersTimeout) && !errors.Is(err, errAttemptTimeout) {
 				return nil, err
 			}
 		}
@@ -136,6 +168,12 @@ func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.rule.tel
 
 // again reports whether the request can be sent once more.
 func (x *exchange) again() bool { return x.body == nil || x.body.Again() }
+
+// repeatable reports whether a request that may have been seen can be sent once
+// more: the route bounds how much of a body is kept for that.
+func (x *exchange) repeatable() bool {
+	return x.body == nil || x.r.Length <= int64(x.retry.MaxBytes) && x.body.Within(x.retry.MaxBytes)
+}
 
 // moves reports whether the request may go to another endpoint.
 func (x *exchange) moves(err error, m *member, moves int) bool {
@@ -174,7 +212,7 @@ func (x *exchange) failfast() time.Duration {
 }
 
 func (x *exchange) backoff(ctx context.Context, n int) bool {
-	b := x.rule.Retry.Backoff
+	b := x.retry.Backoff
 	if b.Min <= 0 {
 		return ctx.Err() == nil
 	}
@@ -186,15 +224,28 @@ func (x *exchange) backoff(ctx context.Context, n int) bool {
 // if it came to one. It does not wait for an endpoint beyond the deadline, if
 // there is one. more says that another try would be allowed.
 func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Time, more bool) (*try, *member, error) {
-	b, err := x.rule.split.choose(random)
-	if err != nil {
-		return nil, nil, err
+	var err error
+	b, l := (*backend)(nil), (*lease)(nil)
+	if x.sticky != nil && avoid == nil {
+		b, l = x.sticky.place(x.rule.split)
 	}
+	if b == nil {
+		if b, err = x.rule.split.choose(random); err != nil {
+			return nil, nil, err
+		}
+	}
+	x.tries++
 	out := x.outgoing()
 	for _, filters := range [][]resolve.Filter{x.rule.Filters, b.Filters} {
 		if err := x.filter(filters, out); err != nil {
+			if l != nil {
+				l.End(balance.Neutral)
+			}
 			return nil, nil, err
 		}
+	}
+	if x.rule.mirrored && avoid == nil && x.pool == nil {
+		x.mirror([2][]mirrorTo{x.rule.mirrors, b.mirrors}, out)
 	}
 	switch {
 	case b.err != nil:
@@ -202,26 +253,35 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 	case b.pool == nil:
 		return nil, nil, &noDispatcher{b.Ref}
 	}
-	wait, done := ctx, context.CancelFunc(func() {})
-	if !deadline.IsZero() {
-		wait, done = context.WithDeadlineCause(ctx, deadline, balance.ErrFailfast)
-	}
 	x.pool = b.pool
-	l, err := b.pool.Acquire(wait, avoid)
-	done()
-	if err != nil {
-		return nil, nil, err
+	if l == nil {
+		wait, done := ctx, context.CancelFunc(func() {})
+		if !deadline.IsZero() {
+			wait, done = context.WithDeadlineCause(ctx, deadline, balance.ErrFailfast)
+		}
+		l, err = b.pool.Acquire(wait, avoid)
+		done()
+		if err != nil {
+			return nil, nil, err
+		}
 	}
-	t := &try{lease: l, backend: b, began: time.Now()}
+	t := new(try)
+	if x.tries == 1 {
+		t = &x.kept.try
+	}
+	t.lease, t.backend, t.began, t.route = l, b, time.Now(), x.rule.profile
 	x.guard.Set(&t.guard)
-	if more && x.rule.Retry.Timeout > 0 {
+	if more && x.retry.Timeout > 0 || x.limits.Attempt > 0 {
 		within, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		ctx = within
-		defer time.AfterFunc(x.rule.Retry.Timeout, func() {
-			cancel(errHeadersTimeout)
-			t.guard.Abort(errHeadersTimeout)
-		}).Stop()
+		end := func(err error) { cancel(err); t.guard.Abort(err) }
+		if x.limits.Attempt > 0 {
+			t.timer = time.AfterFunc(x.limits.Attempt, func() { end(errAttemptTimeout) })
+		}
+		if more && x.retry.Timeout > 0 {
+			defer time.AfterFunc(x.retry.Timeout, func() { end(errHeadersTimeout) }).Stop()
+		}
 	}
 	if err = x.roundTrip(ctx, out, t); err != nil {
 		x.guard.Set(nil)
@@ -241,9 +301,11 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 	}
 	t.call = ep.Tell(x.authority).Start()
 	t.backend.tell.start()
+	t.route.try()
+	x.watch(t, out)
 	native := x.r.Version == message.HTTP2
 	a, err := ep.RoundTrip(ctx, endpoint.Call{
-		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.hint, Sending: t.lease.Sending},
+		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.kept.hint, Sending: t.lease},
 		HTTP2:    native,
 		Upgrade:  !native && (x.r.Method == "CONNECT" || upgrade(x.r.Fields) != ""),
 		Absolute: !x.client.explicit && x.r.Absolute,
@@ -251,6 +313,9 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 	switch {
 	case err == nil:
 		t.answer, t.res, t.body = a, a.Response, a.Body
+		t.watched.head(a.Response)
+		x.quiet.moved()
+		t.judge()
 	case x.guard.Err() != nil:
 		return x.guard.Err()
 	case t.guard.Err() != nil:
@@ -261,61 +326,18 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 	return err
 }
 
-// retriable reports whether the route wants this response tried again.
-func (x *exchange) retriable(t *try) bool {
-	want := x.rule.Retry
-	if want.Limit == 0 || !x.again() || x.body != nil && !x.body.Finished() {
-		return false // the answer came before the whole question: it is not about it
-	}
-	if len(want.GRPC) > 0 {
-		code, err := strconv.Atoi(t.peek())
-		return err == nil && slices.Contains(want.GRPC, code)
-	}
-	return slices.ContainsFunc(want.Statuses, func(s resolve.StatusRange) bool {
-		return t.res.Status >= s.Low && t.res.Status <= s.High
-	})
-}
-
-// peek is the gRPC status, if it is in the headers or if trailers come before
-// any data. What it reads is put back.
-func (t *try) peek() string {
-	if s := t.res.Fields.Get("grpc-status"); s != "" {
-		return s
-	}
-	p, err := t.body.Next()
-	if err == nil || !errors.Is(err, io.EOF) {
-		t.body = &peeked{piece: p, err: err, Body: t.body}
-		return ""
-	}
-	return t.body.Trailer().Get("grpc-status")
-}
-
-// peeked is a body whose first piece has been looked at.
-type peeked struct {
-	piece []byte
-	err   error
-	began bool
-	message.Body
-}
-
-func (p *peeked) Next() ([]byte, error) {
-	if !p.began || p.err != nil {
-		p.began = true
-		return p.piece, p.err
-	}
-	return p.Body.Next()
-}
-
-func (p *peeked) Ready() bool { return !p.began || p.err != nil || p.Body.Ready() }
-
 // drop ends an attempt whose response is not used.
 func (t *try) drop() {
 	grpc := t.res.Fields.Get("grpc-status")
 	if grpc == "" {
 		grpc = t.body.Trailer().Get("grpc-status")
 	}
+	verdict := balance.Failure
+	if t.res.Status == 429 || grpc == "8" {
+		verdict = balance.Limited
+	}
 	t.answer.Drop()
-	t.end(tell.End{Status: t.res.Status, GRPC: grpc, Success: false}, balance.Failure)
+	t.end(tell.End{Status: t.res.Status, GRPC: tell.Code(grpc), Success: false}, verdict)
 }
 
 // isRead reports whether an error is one of reading the response.
@@ -335,6 +357,11 @@ func (t *try) fail(x *exchange, err error) {
 }
 
 func (t *try) end(e tell.End, v balance.Verdict) {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.watched.over(t, e)
+	t.route.end(true, e.Status, e.Success, 0)
 	t.call.End(e)
 	t.backend.tell.end(time.Since(t.began), e.Status, e.GRPC, e.Error)
 	t.lease.End(v)

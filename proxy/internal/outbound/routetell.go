@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -17,7 +16,7 @@ type routeTell struct {
 
 	requests *tell.Counter // of a backend only
 	time     *tell.Histogram
-	statuses sync.Map // statusKey -> *tell.Counter
+	statuses tell.Bound[statusKey, *tell.Counter]
 }
 
 type statusKey struct {
@@ -61,13 +60,13 @@ func (t *routeTell) end(took time.Duration, status int, grpc, errLabel string) {
 	}
 	key := statusKey{status: status, err: errLabel}
 	if t.grpc {
-		key = statusKey{grpc: grpc, err: errLabel}
+		key = statusKey{grpc: tell.Code(grpc), err: errLabel}
 	}
-	c, ok := t.statuses.Load(key)
+	c, ok := t.statuses.Get(key)
 	if !ok {
-		c, _ = t.statuses.LoadOrStore(key, t.m.Counter(t.family(), t.statusLabels(key)))
+		c = t.statuses.Put(key, t.m.Counter(t.family(), t.statusLabels(key)))
 	}
-	c.(*tell.Counter).Inc()
+	c.Inc()
 }
 
 func (t *routeTell) statusLabels(k statusKey) tell.Labels {

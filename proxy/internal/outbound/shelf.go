@@ -19,10 +19,11 @@ type shelf[V any] struct {
 }
 
 type slot[V any] struct {
+	key   string
 	value V
 	users int
-	since time.Time // when users became 0
-	timer *time.Timer
+	since time.Time   // when users became 0
+	timer *time.Timer // runs on while the slot is used and left: a request sets none
 }
 
 // errFull is answered 503.
@@ -35,44 +36,74 @@ func newShelf[V any](idle time.Duration, most int, closing func(V)) *shelf[V] {
 // take returns the value of the key, made if it is not there. release must be
 // called once.
 func (s *shelf[V]) take(key string, open func() V) (v V, release func(), err error) {
+	at, err := s.hold(key, open)
+	if err != nil {
+		return v, nil, err
+	}
+	var once sync.Once
+	return at.value, func() { once.Do(func() { s.release(at) }) }, nil
+}
+
+// hold is take for those who release a slot once by themselves.
+func (s *shelf[V]) hold(key string, open func() V) (*slot[V], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.slots[key]
 	if at == nil {
 		if len(s.slots) >= s.max && !s.room() {
-			return v, nil, errFull
+			return nil, errFull
 		}
-		at = &slot[V]{value: open()}
+		at = &slot[V]{key: key, value: open()}
 		s.slots[key] = at
 	}
 	at.users++
-	if at.timer != nil {
-		at.timer.Stop()
-		at.timer = nil
-	}
-	var once sync.Once
-	return at.value, func() { once.Do(func() { s.release(key, at) }) }, nil
+	return at, nil
 }
 
-func (s *shelf[V]) release(key string, at *slot[V]) {
+// find holds what is there; nil is nothing.
+func (s *shelf[V]) find(key string) *slot[V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.slots[key]
+	if at != nil {
+		at.users++
+	}
+	return at
+}
+
+func (s *shelf[V]) release(at *slot[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.users--; at.users > 0 {
 		return
 	}
-	if s.slots[key] != at { // dropped while in use
+	if s.slots[at.key] != at { // dropped while in use
 		s.close(at.value)
 		return
 	}
 	at.since = time.Now()
-	at.timer = time.AfterFunc(s.idle, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.slots[key] == at && at.users == 0 && at.timer != nil {
-			delete(s.slots, key)
-			s.close(at.value)
-		}
-	})
+	if at.timer == nil {
+		at.timer = time.AfterFunc(s.idle, func() { s.old(at) })
+	}
+}
+
+// old closes what has been idle for long enough, or looks again when that may be.
+func (s *shelf[V]) old(at *slot[V]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots[at.key] != at || at.timer == nil {
+		return
+	}
+	if at.users > 0 {
+		at.timer = nil // whoever leaves last sets another
+		return
+	}
+	if left := s.idle - time.Since(at.since); left > 0 {
+		at.timer.Reset(left)
+		return
+	}
+	delete(s.slots, at.key)
+	s.close(at.value)
 }
 
 // drop forgets the key, so that the next to ask starts anew; who uses it now goes
@@ -80,16 +111,8 @@ func (s *shelf[V]) release(key string, at *slot[V]) {
 func (s *shelf[V]) drop(key string, same func(V) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.slots[key]
-	if at == nil || !same(at.value) {
-		return
-	}
-	delete(s.slots, key)
-	if at.timer != nil {
-		at.timer.Stop()
-	}
-	if at.users == 0 {
-		s.close(at.value)
+	if at := s.slots[key]; at != nil && same(at.value) {
+		s.forget(at)
 	}
 }
 
@@ -97,35 +120,35 @@ func (s *shelf[V]) drop(key string, same func(V) bool) {
 func (s *shelf[V]) empty() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, at := range s.slots {
-		delete(s.slots, key)
-		if at.timer != nil {
-			at.timer.Stop()
-		}
-		if at.users == 0 {
-			s.close(at.value)
-		}
+	for _, at := range s.slots {
+		s.forget(at)
+	}
+}
+
+// forget is called with the lock held.
+func (s *shelf[V]) forget(at *slot[V]) {
+	delete(s.slots, at.key)
+	if at.timer != nil {
+		at.timer.Stop()
+		at.timer = nil
+	}
+	if at.users == 0 {
+		s.close(at.value)
 	}
 }
 
 // room drops the longest idle; it is called with the lock held.
 func (s *shelf[V]) room() bool {
-	var oldest string
 	var found *slot[V]
-	for key, at := range s.slots {
+	for _, at := range s.slots {
 		if at.users == 0 && (found == nil || at.since.Before(found.since)) {
-			oldest, found = key, at
+			found = at
 		}
 	}
 	if found == nil {
 		return false
 	}
-	if found.timer != nil {
-		found.timer.Stop()
-		found.timer = nil
-	}
-	delete(s.slots, oldest)
-	s.close(found.value)
+	s.forget(found)
 	return true
 }
 

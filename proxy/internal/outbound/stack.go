@@ -25,6 +25,7 @@ type stack struct {
 	http2    []resolve.Route
 	rules    map[*resolve.Rule]*rule
 	tcp      split
+	tls      []split // of policy.TLS
 	inflight atomic.Int64
 	releases []func()
 }
@@ -32,8 +33,11 @@ type stack struct {
 // rule is a route's rule with what it needs.
 type rule struct {
 	*resolve.Rule
-	split split
-	tell  *routeTell
+	split    split
+	tell     *routeTell
+	profile  *profileTell // nil but for rules of a ServiceProfile
+	mirrors  []mirrorTo
+	mirrored bool // the rule, or a backend of it, has mirrors
 }
 
 // split is a distribution over pools.
@@ -47,6 +51,8 @@ type backend struct {
 	pool *pool // nil if there is nothing to send to
 	err  error // why there is no pool
 	tell *routeTell
+
+	mirrors []mirrorTo
 }
 
 // build makes the stack of a policy. Pools are shared with other stacks and with
@@ -71,6 +77,9 @@ func (o *Outbound) build(to resolve.Target, p *resolve.Policy) *stack {
 	o.bind(s, h1)
 	o.bind(s, h2)
 	s.tcp = o.split(s, p.Opaque, resolve.Accrual{}, nil)
+	for _, route := range p.TLS {
+		s.tls = append(s.tls, o.split(s, route.Split, resolve.Accrual{}, nil))
+	}
 	o.deps.Metrics.Counter(tell.OutboundProtocols, refLabels("parent", p.Parent).With("protocol", p.Protocol.String())).Add(0)
 	o.log.Debug("target bound", "target", to.String(), "protocol", p.Protocol.String(), "parent", p.Parent.String())
 	return s
@@ -86,7 +95,17 @@ func (o *Outbound) bind(s *stack, h resolve.HTTP) {
 			}
 			labels := refLabels("parent", s.policy.Parent).And(refLabels("route", route.Ref))
 			t := newRouteTell(o.deps.Metrics, labels, route.GRPC)
-			s.rules[r] = &rule{Rule: r, tell: t, split: o.split(s, r.Backends, h.Accrual, t)}
+			bound := &rule{Rule: r, tell: t, split: o.split(s, r.Backends, h.Accrual, t), mirrors: o.mirrors(s, r.Filters)}
+			bound.mirrored = len(bound.mirrors) > 0
+			for k := range bound.split.backends {
+				b := &bound.split.backends[k]
+				b.mirrors = o.mirrors(s, b.Filters)
+				bound.mirrored = bound.mirrored || len(b.mirrors) > 0
+			}
+			if r.Profile != nil {
+				bound.profile = newProfileTell(o.deps.Metrics, r.Profile)
+			}
+			s.rules[r] = bound
 		}
 	}
 }

@@ -2,8 +2,12 @@ package outbound
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"sync/atomic"
 
+	"github.com/weftmesh/weft/proxy/internal/explicit"
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 )
 
@@ -25,12 +29,68 @@ const maxTargets = 10000
 // target returns the target, being discovered if nobody has asked lately.
 func (o *Outbound) target(to resolve.Target) (*target, func(), error) {
 	key := to.String()
-	return o.targets.take(key, func() *target {
-		ctx, cancel := context.WithCancel(o.life)
-		t := &target{to: to, cancel: cancel, first: make(chan struct{}), done: make(chan struct{})}
-		go o.discover(ctx, key, t)
-		return t
-	})
+	return o.targets.take(key, func() *target { return o.begin(to, key) })
+}
+
+// hold is target for a request: what it returns is released once, by whoever holds
+// it. key is the target's text.
+func (o *Outbound) hold(to resolve.Target, key string) (*target, *slot[*target], error) {
+	at := o.targets.find(key)
+	if at == nil {
+		var err error
+		if at, err = o.targets.hold(key, func() *target { return o.begin(to, key) }); err != nil {
+			return nil, nil, err
+		}
+	}
+	return at.value, at, nil
+}
+
+func (o *Outbound) begin(to resolve.Target, key string) *target {
+	ctx, cancel := context.WithCancel(o.life)
+	t := &target{to: to, cancel: cancel, first: make(chan struct{}), done: make(chan struct{})}
+	go o.discover(ctx, key, t)
+	return t
+}
+
+// names remembers what clients' words for targets mean.
+type names struct {
+	mu    sync.RWMutex
+	known map[string]name
+}
+
+type name struct {
+	to  resolve.Target
+	key string
+}
+
+// maxNames bounds them; when there are more, all are forgotten.
+const maxNames = 1000
+
+// asked is the target that a request names.
+func (o *Outbound) asked(r *message.Request) (*target, *slot[*target], error) {
+	usual := r.Method != "CONNECT" && (r.Version == message.HTTP2 || r.Absolute && r.Scheme == "http")
+	if usual {
+		o.names.mu.RLock()
+		n, ok := o.names.known[r.Authority]
+		o.names.mu.RUnlock()
+		if ok {
+			return o.hold(n.to, n.key)
+		}
+	}
+	to, err := explicit.Request(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := name{to, to.String()}
+	if usual {
+		o.names.mu.Lock()
+		if o.names.known == nil || len(o.names.known) >= maxNames {
+			o.names.known = make(map[string]name)
+		}
+		o.names.known[strings.Clone(r.Authority)] = n
+		o.names.mu.Unlock()
+	}
+	return o.hold(n.to, n.key)
 }
 
 func (o *Outbound) discover(ctx context.Context, key string, t *target) {

@@ -34,10 +34,12 @@ func decide(t Target, profile *Profile, policy *Policy) *Policy {
 		return policy
 	}
 	out := *policy
-	if profile.Name != "" && len(profile.Overrides) > 0 {
-		split := Split{Kind: SplitRandom, Backends: profile.Overrides}
-		out.HTTP1, out.HTTP2 = everything(split), everything(split)
-		out.Opaque, out.Forbidden = split, false
+	if profile.Name != "" && len(profile.Overrides)+len(profile.Routes) > 0 {
+		out.HTTP1 = profile.http(t)
+		out.HTTP2 = out.HTTP1
+		if len(profile.Overrides) > 0 {
+			out.Opaque, out.Forbidden = Split{Kind: SplitRandom, Backends: profile.Overrides}, false
+		}
 		if out.Protocol == Invalid {
 			out.Protocol = Detect
 		}
@@ -61,6 +63,11 @@ func anySplit(p Policy) Split {
 					return rule.Backends
 				}
 			}
+		}
+	}
+	for _, route := range p.TLS {
+		if route.Kind != SplitEmpty && !route.Forbidden {
+			return route.Split
 		}
 	}
 	return Split{}

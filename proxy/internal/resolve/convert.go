@@ -16,7 +16,7 @@ import (
 func policyOf(p *outpb.OutboundPolicy) *Policy {
 	out, err := readPolicy(p)
 	if err != nil {
-		return &Policy{Parent: fallback("invalid"), Protocol: Invalid, Reason: err.Error()}
+		return invalid(err)
 	}
 	return out
 }
@@ -103,42 +103,6 @@ func (p *Policy) opaque(routes []*outpb.OpaqueRoute) error {
 	return p.Opaque.check()
 }
 
-// tls takes the first route: choosing by SNI is not done yet, so more than one
-// makes the policy unreadable rather than wrong.
-func (p *Policy) tls(routes []*outpb.TlsRoute) error {
-	if len(routes) != 1 || len(routes[0].GetRules()) != 1 {
-		return errors.New("a TLS policy with several routes is not supported")
-	}
-	ref, err := refOf(routes[0].GetMetadata())
-	if err != nil {
-		return err
-	}
-	rule := routes[0].GetRules()[0]
-	for _, f := range rule.GetFilters() {
-		if f.GetForbidden() != nil || f.GetInvalid() != nil {
-			p.Forbidden = true
-		}
-	}
-	p.Opaque.Ref = ref
-	switch d := rule.GetBackends().GetKind().(type) {
-	case *outpb.TlsRoute_Distribution_FirstAvailable_:
-		for _, b := range d.FirstAvailable.GetBackends() {
-			if err := p.Opaque.add(SplitFirst, b.GetBackend(), 1, nil); err != nil {
-				return err
-			}
-		}
-	case *outpb.TlsRoute_Distribution_RandomAvailable_:
-		for _, b := range d.RandomAvailable.GetBackends() {
-			if err := p.Opaque.add(SplitRandom, b.GetBackend().GetBackend(), b.GetWeight(), nil); err != nil {
-				return err
-			}
-		}
-	case *outpb.TlsRoute_Distribution_Empty_:
-		return nil
-	}
-	return p.Opaque.check()
-}
-
 func (s *Split) add(kind SplitKind, b *outpb.Backend, weight uint32, filters []Filter) error {
 	ref, err := refOf(b.GetMetadata())
 	if err != nil {
@@ -163,6 +127,8 @@ func (s *Split) add(kind SplitKind, b *outpb.Backend, weight uint32, filters []F
 			out.Load = loadOf(l.PeakEwma.GetDefaultRtt(), l.PeakEwma.GetDecay())
 		case *outpb.Backend_BalanceP2C_PenaltyPeakEwma_:
 			out.Load = loadOf(l.PenaltyPeakEwma.GetDefaultRtt(), l.PenaltyPeakEwma.GetDecay())
+			out.Load.Penalty = orElse(l.PenaltyPeakEwma.GetPenalty(), 5*time.Second)
+			out.Load.MaxRetryAfter = orElse(l.PenaltyPeakEwma.GetMaxRetryAfter(), 300*time.Second)
 		}
 	}
 	s.Backends = append(s.Backends, out)
@@ -178,14 +144,15 @@ func (s *Split) check() error {
 }
 
 func loadOf(rtt, decay *durationpb.Duration) Load {
-	l := DefaultLoad
-	if d := rtt.AsDuration(); d > 0 {
-		l.DefaultRTT = d
+	return Load{DefaultRTT: orElse(rtt, DefaultLoad.DefaultRTT), Decay: orElse(decay, DefaultLoad.Decay)}
+}
+
+// orElse is a duration that says something, or what is meant without.
+func orElse(d *durationpb.Duration, otherwise time.Duration) time.Duration {
+	if got := d.AsDuration(); got > 0 {
+		return got
 	}
-	if d := decay.AsDuration(); d > 0 {
-		l.Decay = d
-	}
-	return l
+	return otherwise
 }
 
 // refOf reads metadata; a resource must be named in full.
@@ -215,7 +182,7 @@ func accrualOf(a *outpb.FailureAccrual) (Accrual, error) {
 		u := k.Unified
 		b, err := breakerBackoff(u.GetBackoff())
 		out := Accrual{
-			Consecutive: int(u.GetMaxConsecutiveFailures()), Backoff: b,
+			Unified: true, Consecutive: int(u.GetMaxConsecutiveFailures()), Backoff: b,
 			SuccessRate: float64(u.GetSuccessRateThreshold()), Window: u.GetDecay().AsDuration(), MinRequests: int(u.GetMinRequests()),
 		}
 		if out.Window <= 0 {

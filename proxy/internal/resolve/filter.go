@@ -2,7 +2,6 @@ package resolve
 
 import (
 	"net"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,8 @@ type Filter struct {
 	Request  *Modify
 	Response *Modify
 	Redirect *Redirect
+	Rewrite  *Rewrite
+	Mirror   *Mirror
 }
 
 // Fail answers a share of the requests.
@@ -57,47 +58,54 @@ type Redirect struct {
 	Status       int
 }
 
-// To is where the request is sent: false if that is where it already is, or if
-// the path to be replaced is not there. prefix is what the route matched.
-func (d *Redirect) To(r *message.Request, authority, prefix string) (string, bool) {
-	path, err := url.PathUnescape(r.Path())
-	if err != nil {
-		path = r.Path()
-	}
-	from := url.URL{Scheme: "http", Host: authority, Path: path, RawQuery: r.Query()}
-	to := from
-	if d.Scheme != "" {
-		to.Scheme = d.Scheme
-	}
+// To is where the request is sent: false if that is where it already is. prefix
+// is what the route matched, "" if nothing; to replace one that is not there is
+// ErrNoPrefix. Paths stay as they were written.
+func (d *Redirect) To(r *message.Request, authority, prefix string) (string, bool, error) {
+	scheme, path := "http", r.Path()
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil {
 		host, port = authority, ""
+	}
+	from := place(scheme, host, port, path)
+	if d.Scheme != "" {
+		scheme, port = d.Scheme, "" // a scheme has a port of its own
 	}
 	if d.Host != "" {
 		host = d.Host
 	}
 	if d.Port != 0 {
 		port = strconv.Itoa(d.Port)
-	} else if d.Scheme != "" {
-		port = ""
-	}
-	to.Host = host
-	usual := map[string]string{"http": "80", "https": "443"}[to.Scheme]
-	if port != "" && port != usual {
-		to.Host = net.JoinHostPort(host, port)
 	}
 	switch {
 	case d.Full != "":
-		to.Path = d.Full
+		path = d.Full
 	case d.Prefix != nil:
-		rest, ok := strings.CutPrefix(to.Path, strings.TrimSuffix(prefix, "/"))
-		if !ok {
-			return "", false
+		rest, ok := CutPrefix(path, prefix)
+		if !ok || prefix == "" {
+			return "", false, ErrNoPrefix
 		}
-		to.Path = strings.TrimSuffix(*d.Prefix, "/") + rest
-		if !strings.HasPrefix(to.Path, "/") {
-			to.Path = "/" + to.Path
-		}
+		path = strings.TrimSuffix(*d.Prefix, "/") + rest
 	}
-	return to.String(), to != from
+	to := place(scheme, host, port, path)
+	if to == from {
+		return "", false, nil
+	}
+	if query := r.Query(); query != "" && !strings.Contains(path, "?") {
+		to += "?" + query
+	}
+	return to, true, nil
+}
+
+// place is a URI; a scheme's own port is left out.
+func place(scheme, host, port, path string) string {
+	if port != "" && !(scheme == "http" && port == "80") && !(scheme == "https" && port == "443") {
+		host = net.JoinHostPort(strings.Trim(host, "[]"), port)
+	} else if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
+		host = "[" + host + "]"
+	}
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return scheme + "://" + host + path
 }

@@ -41,8 +41,9 @@ type Match struct {
 	Method   string // "" is any
 	Headers  []Value
 	Query    []Value
-	// Length is how much of a gRPC name is given; it ranks gRPC matches.
-	Length int
+	// Service and Call are how much of a gRPC service's and method's name is given:
+	// they rank gRPC matches.
+	Service, Call int
 }
 
 // Select returns the rule that takes the request. The order is the Gateway
@@ -107,6 +108,9 @@ func rankHost(hosts []HostMatch, host string) (int, bool) {
 }
 
 func (r *Rule) rank(req *message.Request, query *url.Values) (rank, bool) {
+	if r.Profile != nil { // of these, the first that matches counts
+		return rank{}, r.Profile.Condition == nil || r.Profile.Condition.Takes(req)
+	}
 	if len(r.Matches) == 0 {
 		return rank{}, true
 	}
@@ -143,7 +147,9 @@ func (m *Match) rank(r *message.Request, query *url.Values) (rank, bool) {
 		got.kind, got.path = 1, len(path)
 	case PathAny:
 	}
-	got.path += m.Length
+	if m.Service+m.Call > 0 { // the service's name counts first, then the method's
+		got.kind, got.path = m.Service, m.Call
+	}
 	if m.Method != "" {
 		if m.Method != r.Method {
 			return rank{}, false

@@ -69,9 +69,18 @@ type Policy struct {
 	Reason   string // why Protocol is Invalid
 	HTTP1    HTTP   // used for Detect and HTTP1
 	HTTP2    HTTP   // used for Detect, HTTP2 and GRPC
-	Opaque   Split  // used for Detect, Opaque and TLS
+	Opaque   Split  // used for Detect and Opaque
+	TLS      []TLSRoute
 	// Forbidden closes connections that are not HTTP.
 	Forbidden bool
+}
+
+// A TLSRoute says where TLS connections for some names go, as they are: nobody
+// opens them.
+type TLSRoute struct {
+	Split
+	SNIs      []HostMatch // empty means every name
+	Forbidden bool        // such connections are closed
 }
 
 // HTTP is how requests are routed.
@@ -95,13 +104,19 @@ type Rule struct {
 	Backends Split
 	Timeouts Timeouts
 	Retry    Retry
+	// Headers of the request (l5d-retry-…, l5d-…-timeout) may change Timeouts and
+	// Retry.
+	AllowHeaders bool
+	Session      *Session     // nil if requests are independent
+	Profile      *ProfileRule // nil but for rules of a ServiceProfile
 }
 
 // Timeouts of a request; zero means none.
 type Timeouts struct {
 	Request  time.Duration // the whole stream
 	Response time.Duration // from the request's end to the response's
-	Idle     time.Duration
+	Idle     time.Duration // without a piece of either body
+	Attempt  time.Duration // of one try, until its answer is complete
 }
 
 // A Retry says what is tried again; Limit 0 means nothing.
@@ -126,7 +141,8 @@ type Backoff struct {
 // Accrual says when an endpoint that answers with failures is left alone. Zero
 // means never.
 type Accrual struct {
-	Consecutive int // failures in a row
+	Unified     bool // of rate and row: answers that ask for less count against the rate
+	Consecutive int  // failures in a row
 	Backoff     Backoff
 	SuccessRate float64 // below it, over Window with at least MinRequests, trips; 0 means no rate
 	Window      time.Duration
@@ -165,6 +181,9 @@ type Backend struct {
 type Load struct {
 	DefaultRTT time.Duration
 	Decay      time.Duration
+	// Penalty is what a failure counts as, at least, and MaxRetryAfter what the
+	// answer may ask for at most; 0 means that failures cost what they took.
+	Penalty, MaxRetryAfter time.Duration
 }
 
 // DefaultLoad is what Linkerd's policy controller sends.

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -259,7 +260,7 @@ func TestGRPCMatches(t *testing.T) {
 }
 
 func TestRedirectTo(t *testing.T) {
-	empty, slash := "", "/new"
+	empty, slash, root := "", "/new", "/"
 	for _, tt := range []struct {
 		name      string
 		r         Redirect
@@ -268,18 +269,31 @@ func TestRedirectTo(t *testing.T) {
 	}{
 		{"a host", Redirect{Host: "y"}, "x", "http://y/a/b?q"},
 		{"a port stays", Redirect{Host: "y"}, "x:8080", "http://y:8080/a/b?q"},
+		{"a port", Redirect{Port: 8443}, "x:8080", "http://x:8443/a/b?q"},
 		{"a default port is left out", Redirect{Port: 80, Host: "y"}, "x:8080", "http://y/a/b?q"},
+		{"so is that of https", Redirect{Port: 443, Scheme: "https"}, "x:8080", "https://x/a/b?q"},
+		{"the other scheme's port is none", Redirect{Port: 443}, "x", "http://x:443/a/b?q"},
 		{"a scheme", Redirect{Scheme: "https"}, "x", "https://x/a/b?q"},
 		{"a scheme has a port of its own", Redirect{Scheme: "https"}, "x:8080", "https://x/a/b?q"},
 		{"a path", Redirect{Full: "/z"}, "x", "http://x/z?q"},
+		{"a path with a query of its own", Redirect{Full: "/z?w=1"}, "x", "http://x/z?w=1"},
 		{"a prefix", Redirect{Prefix: &slash}, "x", "http://x/new/b?q"},
 		{"a prefix away", Redirect{Prefix: &empty}, "x", "http://x/b?q"},
+		{"a prefix to the root", Redirect{Prefix: &root}, "x", "http://x/b?q"},
 		{"to the same place", Redirect{Host: "x"}, "x", ""},
+		{"to the same place, its port said", Redirect{Scheme: "http"}, "x:80", ""},
+		{"an address of six", Redirect{Port: 81}, "[::1]", "http://[::1]:81/a/b?q"},
 	} {
-		got, ok := tt.r.To(asked("GET", "/a/b?q"), tt.authority, "/a")
-		if ok != (tt.want != "") || ok && got != tt.want {
-			t.Errorf("%s: %q, %v; want %q", tt.name, got, ok, tt.want)
+		got, ok, err := tt.r.To(asked("GET", "/a/b?q"), tt.authority, "/a")
+		if err != nil || ok != (tt.want != "") || ok && got != tt.want {
+			t.Errorf("%s: %q, %v, %v; want %q", tt.name, got, ok, err, tt.want)
 		}
+	}
+	if got, _, _ := (&Redirect{Host: "y"}).To(asked("GET", "/a%2Fb"), "x", ""); got != "http://y/a%2Fb" {
+		t.Errorf("a path is kept as it was written: %q", got)
+	}
+	if _, _, err := (&Redirect{Prefix: &slash}).To(asked("GET", "/a"), "x", ""); !errors.Is(err, ErrNoPrefix) {
+		t.Errorf("no prefix has matched: %v", err)
 	}
 }
 

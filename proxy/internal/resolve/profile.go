@@ -1,7 +1,15 @@
 package resolve
 
 import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+
+	"github.com/weftmesh/weft/proxy/internal/budget"
+	"github.com/weftmesh/weft/proxy/internal/classify"
 )
 
 // A Profile is what the destination service knows of a target.
@@ -11,6 +19,19 @@ type Profile struct {
 	Opaque    bool      // bytes, whatever the policy says
 	Endpoint  *Endpoint // the target is this one address
 	Overrides []Backend // shares of the service's traffic
+	Routes    []ProfileRule
+}
+
+// A ProfileRule is a route of a ServiceProfile.
+type ProfileRule struct {
+	Condition *Condition // nil is every request
+	Classes   classify.Classes
+	Labels    []Header // of metrics, by name
+	Timeout   time.Duration
+	Canonical string // the service's name and port, which the server is told
+	// Budget bounds the tries of all requests of the service that failed; nil is
+	// none. It is shared by all routes of a profile.
+	Budget *budget.Budget
 }
 
 func profileOf(p *destpb.DestinationProfile) *Profile {
@@ -33,5 +54,66 @@ func profileOf(p *destpb.DestinationProfile) *Profile {
 		}
 		out.Overrides = append(out.Overrides, Backend{Ref: ref, Weight: d.GetWeight(), Path: d.GetAuthority(), Load: DefaultLoad})
 	}
+	retries := budgetOf(p.GetRetryBudget())
+	for _, r := range p.GetRoutes() {
+		c, ok := conditionOf(r.GetCondition(), maxDepth)
+		if !ok {
+			continue // one that cannot be understood takes nothing
+		}
+		rule := ProfileRule{Condition: c, Classes: classesOf(r.GetResponseClasses()), Timeout: r.GetTimeout().AsDuration()}
+		for _, name := range slices.Sorted(maps.Keys(r.GetMetricsLabels())) {
+			rule.Labels = append(rule.Labels, Header{name, r.GetMetricsLabels()[name]})
+		}
+		if r.GetIsRetryable() {
+			rule.Budget = retries
+		}
+		out.Routes = append(out.Routes, rule)
+	}
 	return out
+}
+
+// budgetOf is nil if there is no budget, or none that makes sense: then nothing is
+// tried again (spec/proxy.md §6.6).
+func budgetOf(b *destpb.RetryBudget) *budget.Budget {
+	ratio, ttl, least := float64(b.GetRetryRatio()), b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond()
+	if b == nil || !(ratio >= 0 && ratio <= 1000) || ttl < time.Second || ttl > time.Minute || least > 1<<31-1 {
+		return nil
+	}
+	return budget.New(budget.Config{Ratio: ratio, TTL: ttl, PerSecond: int(least)})
+}
+
+// http routes requests by the profile: its rules in their order, then one for the
+// rest. They all go to the overrides, or to the service itself.
+func (p *Profile) http(t Target) HTTP {
+	canonical := p.Name + portOf(t)
+	backends := Split{Kind: SplitRandom, Backends: p.Overrides}
+	if len(p.Overrides) == 0 {
+		ref := p.Parent
+		if ref == (Ref{}) {
+			ref = fallback("service")
+		}
+		backends = Split{Kind: SplitFirst, Backends: []Backend{{Ref: ref, Weight: 1, Path: canonical, Load: DefaultLoad}}}
+	}
+	route := Route{Ref: fallback("default")}
+	for i := range p.Routes {
+		rule := p.Routes[i]
+		rule.Canonical = canonical
+		route.Rules = append(route.Rules, rule.rule(backends))
+	}
+	route.Rules = append(route.Rules, (&ProfileRule{Canonical: canonical}).rule(backends))
+	return HTTP{Routes: []Route{route}}
+}
+
+func (p *ProfileRule) rule(to Split) Rule {
+	r := Rule{Profile: p, Backends: to, Timeouts: Timeouts{Request: p.Timeout}}
+	if p.Budget != nil {
+		r.Retry = Retry{Limit: 1<<31 - 1, MaxBytes: 64 << 10}
+	}
+	return r
+}
+
+// portOf is the port of a target, with its colon.
+func portOf(t Target) string {
+	s := t.String()
+	return s[strings.LastIndexByte(s, ':'):]
 }

@@ -18,6 +18,7 @@ import (
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -29,6 +30,9 @@ import (
 type Resolver struct {
 	Destination destpb.DestinationClient
 	Policy      outpb.OutboundPoliciesClient
+	// Routes is the connection that Policy uses, for Weft's own service; nil asks
+	// Linkerd's only.
+	Routes grpc.ClientConnInterface
 
 	Context  string         // sent to the destination service
 	Workload string         // sent to the policy service
@@ -38,6 +42,8 @@ type Resolver struct {
 	// Limits bound each stream; zero for control planes on loopback.
 	DestinationLimits, PolicyLimits config.Streams
 	Log                             *slog.Logger
+
+	lacking lacking
 }
 
 // ErrUnknown means that neither service knows the name.
@@ -145,19 +151,11 @@ func (r *Resolver) profiled(t Target) bool {
 }
 
 func (r *Resolver) policy(ctx context.Context, t Target, each func(*Policy)) error {
-	spec := &outpb.TrafficSpec{SourceWorkload: r.Workload}
-	if t.Addr.IsValid() {
-		spec.Target = &outpb.TrafficSpec_Addr{Addr: protoAddr(t.Addr)}
-	} else {
-		spec.Target = &outpb.TrafficSpec_Authority{Authority: t.Authority}
-	}
-	open := func(ctx context.Context) (control.Stream[*outpb.OutboundPolicy], error) {
-		return r.Policy.Watch(ctx, spec)
-	}
+	open := func(ctx context.Context) (control.Stream[*Policy], error) { return r.openPolicy(ctx, t) }
 	return control.WatchWith(ctx, control.Options{
 		Name: "outbound policy", Backoff: r.Backoff, Limits: r.PolicyLimits, Log: r.Log,
 		Fatal: []codes.Code{codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.Unimplemented},
-	}, open, func(p *outpb.OutboundPolicy) { each(policyOf(p)) })
+	}, open, each)
 }
 
 // Endpoints calls each with the complete set of the path's endpoints at every

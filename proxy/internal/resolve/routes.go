@@ -20,8 +20,11 @@ func httpOf(routes []*outpb.HttpRoute, accrual *outpb.FailureAccrual) (HTTP, err
 		return out, err
 	}
 	for _, r := range routes {
-		route := Route{Hosts: hostsOf(r.GetHosts())}
+		route := Route{}
 		if route.Ref, err = refOf(r.GetMetadata()); err != nil {
+			return out, err
+		}
+		if route.Hosts, err = hostsOf(r.GetHosts()); err != nil {
 			return out, err
 		}
 		for _, rule := range r.GetRules() {
@@ -49,7 +52,7 @@ func httpRule(r *outpb.HttpRoute_Rule) (Rule, error) {
 	if out.Filters, err = httpFilters(r.GetFilters()); err != nil {
 		return out, err
 	}
-	out.Timeouts = timeoutsOf(r.GetTimeouts())
+	out.Timeouts, out.AllowHeaders = timeoutsOf(r.GetTimeouts()), r.GetAllowL5DRequestHeaders()
 	if r.GetTimeouts().GetRequest() == nil {
 		out.Timeouts.Request = r.GetRequestTimeout().AsDuration() //nolint:staticcheck // what older controllers send
 	}
@@ -103,8 +106,11 @@ func grpcOf(routes []*outpb.GrpcRoute, accrual *outpb.FailureAccrual) (HTTP, err
 		return out, err
 	}
 	for _, r := range routes {
-		route := Route{GRPC: true, Hosts: hostsOf(r.GetHosts())}
+		route := Route{GRPC: true}
 		if route.Ref, err = refOf(r.GetMetadata()); err != nil {
+			return out, err
+		}
+		if route.Hosts, err = hostsOf(r.GetHosts()); err != nil {
 			return out, err
 		}
 		for _, rule := range r.GetRules() {
@@ -135,7 +141,7 @@ func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
 	if out.Filters, err = grpcFilters(r.GetFilters()); err != nil {
 		return out, err
 	}
-	out.Timeouts = timeoutsOf(r.GetTimeouts())
+	out.Timeouts, out.AllowHeaders = timeoutsOf(r.GetTimeouts()), r.GetAllowL5DRequestHeaders()
 	if r.GetTimeouts().GetRequest() == nil {
 		out.Timeouts.Request = r.GetRequestTimeout().AsDuration() //nolint:staticcheck // what older controllers send
 	}
@@ -193,21 +199,21 @@ func timeoutsOf(t *routepb.Timeouts) Timeouts {
 	return Timeouts{Request: t.GetRequest().AsDuration(), Response: t.GetResponse().AsDuration(), Idle: t.GetIdle().AsDuration()}
 }
 
-func hostsOf(hosts []*routepb.HostMatch) []HostMatch {
+// hostsOf fails on a match that is not known: without it the route would take
+// every host.
+func hostsOf(hosts []*routepb.HostMatch) ([]HostMatch, error) {
 	var out []HostMatch
 	for _, h := range hosts {
 		switch m := h.GetMatch().(type) {
 		case *routepb.HostMatch_Exact:
 			out = append(out, HostMatch{Exact: lower(m.Exact)})
 		case *routepb.HostMatch_Suffix_:
-			suffix := ""
-			for _, label := range m.Suffix.GetReverseLabels() {
-				suffix = "." + label + suffix
-			}
-			out = append(out, HostMatch{Suffix: lower(suffix)})
+			out = append(out, HostMatch{Suffix: suffixOf(m.Suffix.GetReverseLabels())})
+		default:
+			return nil, errors.New("a host match that is not known")
 		}
 	}
-	return out
+	return out, nil
 }
 
 func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
@@ -223,6 +229,10 @@ func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
 		if out.Regex, err = wholly(p.Regex); err != nil {
 			return out, fmt.Errorf("reading a path match: %w", err)
 		}
+	default:
+		if m.GetPath() != nil {
+			return out, errMatch
+		}
 	}
 	if m.GetMethod() != nil {
 		out.Method = methodOf(m.GetMethod())
@@ -232,27 +242,36 @@ func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
 	}
 	for _, q := range m.GetQueryParams() {
 		v := Value{Name: q.GetName(), Exact: q.GetExact()}
-		if expr, ok := q.GetValue().(*routepb.QueryParamMatch_Regex); ok {
+		switch expr := q.GetValue().(type) {
+		case *routepb.QueryParamMatch_Exact:
+		case *routepb.QueryParamMatch_Regex:
 			if v.Regex, err = wholly(expr.Regex); err != nil {
 				return out, fmt.Errorf("reading a query match: %w", err)
 			}
+		default:
+			return out, errMatch
 		}
 		out.Query = append(out.Query, v)
 	}
 	return out, nil
 }
 
+// errMatch makes the whole policy invalid: without the condition the rule would
+// take what it was not written for.
+var errMatch = errors.New("a match that is not known")
+
 func grpcMatch(m *grpcpb.GrpcRouteMatch) (Match, error) {
 	out := Match{Method: http.MethodPost}
 	var err error
 	service, method := m.GetRpc().GetService(), m.GetRpc().GetMethod()
+	out.Service, out.Call = len(service), len(method)
 	switch {
 	case service != "" && method != "":
 		out.PathKind, out.Path = PathExact, "/"+service+"/"+method
 	case service != "":
 		out.PathKind, out.Path = PathPrefix, "/"+service
 	case method != "":
-		out.PathKind, out.Length = PathRegex, len(method)
+		out.PathKind = PathRegex
 		if out.Regex, err = wholly("/[^/]*/" + quote(method)); err != nil {
 			return out, fmt.Errorf("reading a method match: %w", err)
 		}
@@ -265,11 +284,15 @@ func headersOf(all []*routepb.HeaderMatch) ([]Value, error) {
 	var out []Value
 	for _, h := range all {
 		v := Value{Name: h.GetName(), Exact: string(h.GetExact())}
-		if expr, ok := h.GetValue().(*routepb.HeaderMatch_Regex); ok {
+		switch expr := h.GetValue().(type) {
+		case *routepb.HeaderMatch_Exact:
+		case *routepb.HeaderMatch_Regex:
 			var err error
 			if v.Regex, err = wholly(expr.Regex); err != nil {
 				return nil, fmt.Errorf("reading a header match: %w", err)
 			}
+		default:
+			return nil, errMatch
 		}
 		out = append(out, v)
 	}

@@ -9,3 +9,19 @@ var (
 	RouteActualResponses = counter("route_actual_response_total", "Total count of HTTP responses, tries included")
 	RouteRetryable       = counter("route_retryable_total", "Total count of retryable HTTP responses")
 )
+
+// Route labels the requests of a ServiceProfile's route: the service that they
+// are for, and what the route says, as rt_ labels.
+func Route(dst string, route Labels) Labels {
+	out := Labels{{"direction", "outbound"}, {"dst", dst}}
+	for _, l := range route {
+		out = append(out, Label{"rt_" + clean(l.Name), l.Value})
+	}
+	return out
+}
+
+// Families of connections that are routed by the name in their TLS handshake.
+var (
+	OutboundTLSRouteOpen  = counter("outbound_tls_route_open_total", "The total number of connections opened")
+	OutboundTLSRouteClose = counter("outbound_tls_route_close_total", "The total number of connections closed")
+)
