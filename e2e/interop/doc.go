@@ -1,0 +1,2 @@
+// Package interop has gRPC's own interoperability tests run through two proxies.
+package interop
