@@ -79,6 +79,8 @@ func (c *cluster) Dial(_ context.Context, _, pod string, port int) (net.Conn, er
 		inbound.RegisterInboundServerPoliciesServer(srv, in{})
 		outbound.RegisterOutboundPoliciesServer(srv, out{})
 		srv.RegisterService(&reasons, nil)
+		srv.RegisterService(&ways, nil)
+		srv.RegisterService(&doors, nil)
 		go func() { _ = srv.Serve(kubetest.Once(far)) }()
 		return near, nil
 	}
@@ -164,6 +166,47 @@ var reasons = grpc.ServiceDesc{
 	}}},
 }
 
+// ways and doors say what they were asked, too.
+var ways = grpc.ServiceDesc{
+	ServiceName: "weft.explain.v1.OutboundService",
+	Methods: []grpc.MethodDesc{{MethodName: "ExplainOutbound", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		req := &explainv1.ExplainOutboundRequest{}
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(req.GetTarget(), "10.") {
+			return nil, status.Error(codes.NotFound, "No such service")
+		}
+		return &explainv1.ExplainOutboundResponse{
+			Parent: "asked by " + req.GetSourceWorkload(), Protocol: "http1", Route: "HTTPRoute shop/canary",
+			Does:    []string{"goes to " + req.GetTarget(), "request " + req.GetRequest().GetMethod() + req.GetRequest().GetPath() + fmt.Sprint(len(req.GetRequest().GetHeaders()))},
+			Routes:  []*explainv1.RouteReason{{Name: "HTTPRoute shop/canary"}, {Name: "default http\x1b", Reason: "it fits, but less"}},
+			Ignored: []string{"HTTPRoute shop/odd: NoMatchingParent"},
+		}, nil
+	}}},
+}
+
+var doors = grpc.ServiceDesc{
+	ServiceName: "weft.explain.v1.InboundService",
+	Methods: []grpc.MethodDesc{{MethodName: "ExplainInbound", Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		req := &explainv1.ExplainInboundRequest{}
+		if err := decode(req); err != nil {
+			return nil, err
+		}
+		if req.GetPort() == 404 {
+			return nil, status.Error(codes.NotFound, "unknown server")
+		}
+		out := &explainv1.ExplainInboundResponse{Epoch: 7, Seq: 9, Server: "server web", Outcome: explainv1.Outcome_OUTCOME_DENIED, Reason: req.GetRequest().GetPath()}
+		if req.GetClientIdentity() != "" {
+			out.Outcome, out.By, out.Route = explainv1.Outcome_OUTCOME_ALLOWED, "authorizationpolicy amy", "HTTPRoute gate"
+			out.Rules = []*explainv1.Rule{{Name: "authorizationpolicy bob", Reason: "no"}, {Name: "authorizationpolicy amy"}}
+			out.Routes = []*explainv1.RouteReason{{Name: "HTTPRoute gate"}, {Name: "HTTPRoute open", Reason: "path"}}
+			out.Ignored = []string{"authorization policy lost"}
+		}
+		return out, nil
+	}}},
+}
+
 // in and out say what they were asked.
 type (
 	in struct {
@@ -216,6 +259,7 @@ func mesh(t *testing.T) *cluster {
 		pod("linkerd", "policy-1", ", labels: {linkerd.io/control-plane-component: policy}}\nspec: {containers: [{name: policy, ports: [{name: policy-grpc, containerPort: 8090}, {name: policy-admin, containerPort: 9990}]}, "+proxyPort+"]}"),
 		pod("linkerd", "destination-1", ", labels: {linkerd.io/control-plane-component: destination}}\nspec: {containers: [{name: destination, ports: [{name: dest-grpc, containerPort: 8086}, {name: dest-admin, containerPort: 9996}]}, "+proxyPort+"]}"),
 		pod("other", "x", "}"),
+		"apiVersion: v1\nkind: Pod\nmetadata: {namespace: shop, name: amy}\nspec: {serviceAccountName: amy, initContainers: [{name: linkerd-proxy, env: [{name: LINKERD2_PROXY_IDENTITY_LOCAL_NAME, value: $(_pod_sa).$(_pod_ns).id}]}]}\nstatus: {podIP: 10.1.2.3}",
 	} {
 		obj := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {

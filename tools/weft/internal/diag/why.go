@@ -24,50 +24,103 @@ const explainMethod = "/weft.explain.v1.ExplainService/Explain"
 // ExplainCommand returns `weft explain`.
 func ExplainCommand() *cobra.Command { return why(toCluster) }
 
+// question is what the command line asks.
+type question struct {
+	ns, pod, server, policyPod, policyServer string
+	format                                   string
+	request                                  requestFlags
+	client                                   clientFlags
+}
+
 func why(open connect) *cobra.Command {
-	var ns, pod, server string
-	format := "text"
+	q := question{format: "text"}
 	cmd := &cobra.Command{
 		Use:   "explain CLIENT DESTINATION",
-		Short: "Say why a pod's proxy is told what it is told of a destination",
-		Long: `Say, in order, which objects and rules make the answer that a pod's proxy gets for a
-destination: which endpoints are used, which are left out and why, and which profile
-counts. It is worked out by a replica of the destination service, from its own tables.`,
-		Example: `  weft explain deploy/web books.shop.svc.cluster.local:80 -n shop
-  weft explain po/web-7d4b9 10.43.0.10:80 -n shop -o json`,
+		Short: "Say why a pod's proxy is told what it is told of a destination, and who may come in",
+		Long: `Say why. What DESTINATION is decides what is asked:
+
+An authority or an address (web.shop.svc.cluster.local:80, 10.43.0.10:80): in order,
+which objects and rules make the answer that the client's proxy gets: which endpoints
+are used, which are left out and why, which profile counts; then which route takes the
+client's request (--path and its companions), where that goes, and why the other routes
+do not take it.
+
+A port of a workload (deploy/books:8080): whether the client may come in there, which
+rule lets it in, why the others do not, and which route its request takes.
+
+It is worked out by replicas of the destination and policy services, from their own
+tables. CLIENT is a resource of --namespace, KIND/NAMESPACE/NAME, or - for somebody of
+whom only --client-address and --client-identity are known.`,
+		Example: `  weft explain deploy/web books.shop.svc.cluster.local:80 -n shop --path /v2/list
+  weft explain po/web-7d4b9 10.43.0.10:80 -n shop -o json
+  weft explain deploy/web deploy/books:8080 -n shop --method POST --path /add
+  weft explain - deploy/shop/books:8080 --client-address 192.0.2.7`,
 		Args: exactly("CLIENT", "DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := parse(args[0])
-			if err != nil {
-				return err
-			}
-			if format != "text" && format != "json" {
-				return usage(cmd, fmt.Sprintf("--output %q is neither text nor json", format))
+			if q.format != "text" && q.format != "json" {
+				return usage(cmd, fmt.Sprintf("--output %q is neither text nor json", q.format))
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
 			defer cancel()
-			req := &explainv1.ExplainRequest{ClientNamespace: ns, Destination: args[1]}
-			conn, err := reach(ctx, cmd, open, server, pod, ns, r, req)
-			if err != nil {
-				return err
+			if strings.Contains(args[1], "/") {
+				return q.inbound(ctx, cmd, open, args[0], args[1])
 			}
-			defer conn.Close()
-			resp := &explainv1.ExplainResponse{}
-			if err := conn.Invoke(ctx, explainMethod, req, resp); err != nil {
-				return explain("asking why "+args[0]+" is told what it is of "+args[1], err)
-			}
-			if format == "json" {
-				return readable(cmd.OutOrStdout(), format, resp)
-			}
-			return writeSteps(cmd.OutOrStdout(), resp)
+			return q.outbound(ctx, cmd, open, args[0], args[1])
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&ns, "namespace", "n", "default", "namespace of the client")
-	fs.StringVar(&pod, "destination-pod", "", "pod of the control plane to ask (default: one that is ready)")
-	fs.StringVar(&server, "server", "", "HOST:PORT of a destination service to ask, without Kubernetes; CLIENT is then a pod")
-	fs.StringVarP(&format, "output", "o", format, "how to write the answer: text or json")
+	fs.StringVarP(&q.ns, "namespace", "n", "default", "namespace of client and workload, where they do not say theirs")
+	fs.StringVar(&q.pod, "destination-pod", "", "pod of the control plane to ask (default: one that is ready)")
+	fs.StringVar(&q.policyPod, "policy-pod", "", "pod of the control plane to ask about policies (default: one that is ready)")
+	fs.StringVar(&q.server, "server", "", "HOST:PORT of a destination service to ask, without Kubernetes; CLIENT is then a pod")
+	fs.StringVar(&q.policyServer, "policy-server", "", "HOST:PORT of a policy service to ask, without Kubernetes")
+	fs.StringVarP(&q.format, "output", "o", q.format, "how to write the answer: text or json")
+	q.request.bind(fs)
+	q.client.bind(fs)
 	return cmd
+}
+
+// outbound asks the destination service for the steps, and the policy service for
+// the routes.
+func (q *question) outbound(ctx context.Context, cmd *cobra.Command, open connect, client, destination string) error {
+	ns, r, err := q.resource(client)
+	if err != nil {
+		return err
+	}
+	request, err := q.request.read(cmd)
+	if err != nil {
+		return err
+	}
+	req := &explainv1.ExplainRequest{ClientNamespace: ns, Destination: destination}
+	conn, err := reach(ctx, cmd, open, q.server, q.pod, ns, r, req)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	resp := &explainv1.ExplainResponse{}
+	if err := conn.Invoke(ctx, explainMethod, req, resp); err != nil {
+		return explain("asking why "+client+" is told what it is of "+destination, err)
+	}
+	routes, reason := q.routes(ctx, cmd, open, &explainv1.ExplainOutboundRequest{
+		SourceWorkload: req.GetClientNamespace() + ":" + req.GetClientPod(), Target: destination, Request: request,
+	})
+	if q.format == "json" {
+		return writeBoth(cmd.OutOrStdout(), resp, routes, reason)
+	}
+	if err := writeSteps(cmd.OutOrStdout(), resp); err != nil {
+		return err
+	}
+	return writeRoutes(cmd.OutOrStdout(), routes, reason)
+}
+
+// resource reads KIND/NAME or KIND/NAMESPACE/NAME.
+func (q *question) resource(text string) (ns string, r resource, err error) {
+	ns = q.ns
+	if parts := strings.Split(text, "/"); len(parts) == 3 {
+		ns, text = parts[1], parts[0]+"/"+parts[2]
+	}
+	r, err = parse(text)
+	return ns, r, err
 }
 
 // reach connects to a replica and fills in which pod asks.

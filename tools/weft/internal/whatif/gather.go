@@ -1,11 +1,9 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +38,7 @@ func fromCluster(ctx context.Context, d diag.Door, namespace string) (gathered, 
 		if len(scrape.Admin(p, proxyAdmin)) == 0 || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
-		if id := identityOf(p); id != "" && addresses[id] == "" {
+		if id := diag.Identity(p); id != "" && addresses[id] == "" {
 			addresses[id] = p.Status.PodIP
 		}
 		if namespace == "" || p.Namespace == namespace {
@@ -86,18 +84,6 @@ func (g *gathered) add(pod, workload string, flows []Flow, err error) {
 }
 
 func proxyAdmin(port string) bool { return port == scrape.ProxyAdmin }
-
-// identityOf is what a pod's proxy proves to be; empty if it does not say.
-func identityOf(p *corev1.Pod) string {
-	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
-		for _, e := range c.Env {
-			if e.Name == "LINKERD2_PROXY_IDENTITY_LOCAL_NAME" {
-				return strings.NewReplacer("$(_pod_sa)", cmp.Or(p.Spec.ServiceAccountName, "default"), "$(_pod_ns)", p.Namespace).Replace(e.Value)
-			}
-		}
-	}
-	return ""
-}
 
 // workloadOf names what a pod belongs to: of a ReplicaSet's pods the Deployment.
 func workloadOf(p *corev1.Pod) string {
