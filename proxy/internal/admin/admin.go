@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // maxFilter bounds the body of PUT /proxy-log-level.
@@ -23,9 +22,11 @@ const maxFilter = 8 << 10
 type Config struct {
 	Ready    func() bool
 	Metrics  prometheus.Gatherer
-	Level    *Level
-	Environ  []string // "NAME=value"
-	Shutdown func()   // nil means that the endpoint does not exist
+	Level    *Level       // nil means that nothing is logged, ever
+	Detail   Setting      // how much /metrics tells; nil means that it cannot be changed
+	Logs     http.Handler // of /logs.json; nil means that it does not exist
+	Environ  []string     // "NAME=value"
+	Shutdown func()       // nil means that the endpoint does not exist
 }
 
 // New returns the handler.
@@ -41,14 +42,23 @@ func New(cfg Config) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
-	mux.Handle("/metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	mux.Handle("/proxy-log-level", local(level(cfg.Level)))
+	mux.HandleFunc("/metrics", metrics(cfg.Metrics))
+	if cfg.Level != nil {
+		mux.Handle("/proxy-log-level", local(setting(cfg.Level)))
+	}
+	if cfg.Detail != nil {
+		mux.Handle("/proxy-metrics-level", local(setting(cfg.Detail)))
+	}
+	if cfg.Logs != nil {
+		mux.Handle("/logs.json", local(cfg.Logs))
+	}
 	mux.HandleFunc("/env.json", environ(cfg.Environ))
 	if cfg.Shutdown != nil {
 		mux.Handle("/shutdown", local(shutdown(cfg.Shutdown)))
 	}
 	mux.Handle("/debug/pprof/", local(http.HandlerFunc(pprof.Index)))
 	mux.Handle("/debug/pprof/profile", local(http.HandlerFunc(pprof.Profile)))
+	mux.Handle("/debug/pprof/profile.pb.gz", local(http.HandlerFunc(pprof.Profile)))
 	mux.Handle("/debug/pprof/trace", local(http.HandlerFunc(pprof.Trace)))
 	return mux
 }
@@ -65,7 +75,13 @@ func local(next http.Handler) http.Handler {
 	})
 }
 
-func level(l *Level) http.Handler {
+// A Setting can be read and changed while the proxy runs.
+type Setting interface {
+	String() string
+	Set(string) error
+}
+
+func setting(l Setting) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
 		case http.MethodGet:

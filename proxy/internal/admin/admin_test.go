@@ -108,6 +108,8 @@ func TestFilters(t *testing.T) {
 		"off":              off,
 		"hickory=debug":    slog.LevelError,
 		"linkerd":          slog.LevelDebug - 4,
+		"linkerd_app::inbound=debug,linkerd=info": slog.LevelDebug,
+		"linkerdx=debug": slog.LevelError,
 	} {
 		l, err := NewLevel(filter)
 		if err != nil || l.Level() != want || l.String() != filter {

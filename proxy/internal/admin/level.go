@@ -65,14 +65,29 @@ func parseFilter(filter string) (slog.Level, error) {
 		if !ok || !validTarget(target) {
 			return 0, fmt.Errorf("reading the log filter: bad directive %q", d)
 		}
-		if target == "linkerd" || target == "weft" {
-			ours, hasOurs = level, true
+		if !own(target) {
+			continue
 		}
+		if !hasOurs || level < ours { // there is one level for all that is ours
+			ours = level
+		}
+		hasOurs = true
 	}
 	if hasOurs {
 		return ours, nil
 	}
 	return bare, nil
+}
+
+// own reports whether a module is the proxy's: linkerd, linkerd_app::inbound, weft…
+func own(module string) bool {
+	for _, root := range []string{"linkerd", "weft"} {
+		rest, ok := strings.CutPrefix(module, root)
+		if ok && (rest == "" || strings.HasPrefix(rest, "_") || strings.HasPrefix(rest, "::")) {
+			return true
+		}
+	}
+	return false
 }
 
 func named(s string) (slog.Level, bool) {

@@ -67,6 +67,7 @@ func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, clients *doo
 			continue
 		}
 		go func() {
+			defer in.survive(c, func() {})
 			if err := in.admin(ctx, c, clients, stack); err != nil {
 				_ = c.Close()
 				in.log.Debug("admin connection refused", "client", c.RemoteAddr().String(), "error", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime/debug"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/tap"
@@ -60,7 +61,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 }
 
 // authorize lets the one client pass.
-func (s *Server) authorize(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (s *Server) authorize(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() { // one call's bug must not end the proxy
+		if cause := recover(); cause != nil {
+			s.Log.Error("a tap was given up", "panic", cause, "stack", string(debug.Stack()))
+			err = status.Error(codes.Internal, "the tap was given up")
+		}
+	}()
 	p, ok := peer.FromContext(stream.Context())
 	id := ""
 	if ok {

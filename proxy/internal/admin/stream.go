@@ -1,0 +1,222 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxStreams bounds the readers of /logs.json.
+	maxStreams = 16
+	// streamRoom is how many events may wait for one of them.
+	streamRoom = 512
+	// target is the module that all events are of, as a tracing filter names it.
+	target = "linkerd_proxy"
+)
+
+// Logs is a slog.Handler that also shows what is logged to the readers of
+// /logs.json, each with a filter of its own. Without readers it costs a load.
+type Logs struct {
+	base slog.Handler
+	hub  *hub
+	rest func(slog.Handler) slog.Handler // what With… calls have added
+}
+
+type hub struct {
+	lowest  atomic.Int64 // level that any reader wants; off if there is none
+	mu      sync.Mutex
+	readers map[*reader]struct{}
+}
+
+type reader struct {
+	level   slog.Level
+	events  chan []byte
+	dropped atomic.Int64
+}
+
+// NewLogs wraps what logs go to.
+func NewLogs(base slog.Handler) *Logs {
+	h := &hub{readers: map[*reader]struct{}{}}
+	h.lowest.Store(int64(off))
+	return &Logs{base: base, hub: h, rest: func(h slog.Handler) slog.Handler { return h }}
+}
+
+// Enabled is slog.Handler's.
+func (l *Logs) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.base.Enabled(ctx, level) || int64(level) >= l.hub.lowest.Load()
+}
+
+// Handle is slog.Handler's.
+func (l *Logs) Handle(ctx context.Context, r slog.Record) error {
+	if int64(r.Level) >= l.hub.lowest.Load() {
+		l.show(ctx, r)
+	}
+	if !l.base.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return l.base.Handle(ctx, r)
+}
+
+// WithAttrs is slog.Handler's.
+func (l *Logs) WithAttrs(attrs []slog.Attr) slog.Handler {
+	rest := l.rest
+	return &Logs{l.base.WithAttrs(attrs), l.hub, func(h slog.Handler) slog.Handler { return rest(h).WithAttrs(attrs) }}
+}
+
+// WithGroup is slog.Handler's.
+func (l *Logs) WithGroup(name string) slog.Handler {
+	rest := l.rest
+	return &Logs{l.base.WithGroup(name), l.hub, func(h slog.Handler) slog.Handler { return rest(h).WithGroup(name) }}
+}
+
+// show gives the event to the readers that want it.
+func (l *Logs) show(ctx context.Context, r slog.Record) {
+	var fields bytes.Buffer
+	h := l.rest(slog.NewJSONHandler(&fields, &slog.HandlerOptions{Level: slog.Level(-100), ReplaceAttr: inner}))
+	if h.Handle(ctx, r) != nil {
+		return
+	}
+	event, err := json.Marshal(struct {
+		Timestamp string          `json:"timestamp"`
+		Level     string          `json:"level"`
+		Fields    json.RawMessage `json:"fields"`
+		Target    string          `json:"target"`
+	}{r.Time.UTC().Format(time.RFC3339Nano), levelName(r.Level), bytes.TrimSpace(fields.Bytes()), target})
+	if err != nil {
+		return
+	}
+	event = append(event, '\n')
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	for reader := range l.hub.readers {
+		if r.Level < reader.level {
+			continue
+		}
+		select {
+		case reader.events <- event:
+		default:
+			reader.dropped.Add(1)
+		}
+	}
+}
+
+// inner leaves out what stands beside the fields.
+func inner(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch a.Key {
+	case slog.TimeKey, slog.LevelKey:
+		return slog.Attr{}
+	case slog.MessageKey:
+		a.Key = "message"
+	}
+	return a
+}
+
+func levelName(l slog.Level) string {
+	if l < slog.LevelDebug {
+		return "TRACE"
+	}
+	return l.String()
+}
+
+func (h *hub) enter(r *reader) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.readers) >= maxStreams {
+		return false
+	}
+	h.readers[r] = struct{}{}
+	h.settle()
+	return true
+}
+
+func (h *hub) leave(r *reader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.readers, r)
+	h.settle()
+}
+
+func (h *hub) settle() {
+	lowest := off
+	for r := range h.readers {
+		lowest = min(lowest, r.level)
+	}
+	h.lowest.Store(int64(lowest))
+}
+
+// ServeHTTP streams events, one JSON object a line: GET with the filter as the
+// query, QUERY with the filter as the body.
+func (l *Logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var filter string
+	switch r.Method {
+	case http.MethodGet:
+		filter = r.URL.RawQuery
+		if plain, err := url.QueryUnescape(filter); err == nil {
+			filter = plain
+		}
+	case "QUERY":
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxFilter))
+		if err != nil {
+			object(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+			return
+		}
+		filter = strings.TrimSpace(string(body))
+	default:
+		refuse(w, "GET, QUERY")
+		return
+	}
+	if filter == "" {
+		filter = "info"
+	}
+	level, err := parseFilter(filter)
+	if err != nil {
+		object(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	reader := &reader{level: level, events: make(chan []byte, streamRoom)}
+	if !l.hub.enter(reader) {
+		object(w, http.StatusServiceUnavailable, map[string]string{"error": "too many streams of logs are open"})
+		return
+	}
+	defer l.hub.leave(reader)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush()
+	reader.stream(r.Context(), w)
+}
+
+// stream writes until the client leaves.
+func (r *reader) stream(ctx context.Context, w http.ResponseWriter) {
+	flush := func() { _ = http.NewResponseController(w).Flush() }
+	for {
+		select {
+		case e := <-r.events:
+			if _, err := w.Write(e); err != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+		if n := r.dropped.Swap(0); n > 0 {
+			b, _ := json.Marshal(map[string]int64{"dropped_events": n})
+			if _, err := w.Write(append(b, '\n')); err != nil {
+				return
+			}
+		}
+		if len(r.events) == 0 {
+			flush()
+		}
+	}
+}
