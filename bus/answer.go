@@ -3,6 +3,7 @@ package bus
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -180,7 +181,7 @@ func (s *server) answer(ask *busv1.Ask) *busv1.Answer {
 		}
 	}
 	st.mu.Unlock()
-	snap, err := s.snapshot(least)
+	snap, err := s.snapshot(have, least, ask.GetReason())
 	if err != nil {
 		slog.Error("building a snapshot failed", "cluster", s.r.t.Cluster(), "error", err)
 		a.Kind = &busv1.Answer_Behind{Behind: true}
@@ -237,19 +238,21 @@ func rangeOf(entries []entry) *busv1.Range {
 
 // snapshot gives one that reaches at least a position: a fresh one that is
 // there, or a new one that everybody who asks meanwhile waits for.
-func (s *server) snapshot(least position) (*snapshot, error) {
+//
+// One that is not so fresh does as well when it takes a small range to get from
+// it to here, and helps who asks at all. A peer that takes long to build one can
+// so give it to who asks again, and a reader that takes long to pull one finds
+// it still there.
+func (s *server) snapshot(have, least position, reason busv1.Reason) (*snapshot, error) {
 	s.building.Lock()
 	defer s.building.Unlock()
 	now := s.r.cfg.Now()
-	s.mu.Lock()
-	for _, k := range s.kept {
-		if !k.at.before(least) && now.Sub(k.made) < snapshotFresh {
-			k.used = now
-			s.mu.Unlock()
-			return k, nil
-		}
+	if k := s.keeps(now, func(k *snapshot) bool {
+		return !k.at.before(least) && now.Sub(k.made) < snapshotFresh ||
+			reason != busv1.Reason_REASON_DIGEST && have.before(k.at) && s.r.store.near(k.at)
+	}); k != nil {
+		return k, nil
 	}
-	s.mu.Unlock()
 	s.r.store.mu.Lock()
 	c := s.r.store.copy()
 	s.r.store.mu.Unlock()
@@ -261,11 +264,44 @@ func (s *server) snapshot(least position) (*snapshot, error) {
 	snap.made, snap.used = now, now
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Who is pulling one slowly should not lose it to who has finished.
+	slices.SortFunc(s.kept, func(a, b *snapshot) int { return b.used.Compare(a.used) })
 	s.kept = append([]*snapshot{snap}, s.kept...)
 	if len(s.kept) > maxSnapshots {
 		s.kept = s.kept[:maxSnapshots:maxSnapshots]
 	}
 	return snap, nil
+}
+
+// keeps gives a kept snapshot that will do.
+func (s *server) keeps(now time.Time, does func(*snapshot) bool) *snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.kept {
+		if does(k) {
+			k.used = now
+			return k
+		}
+	}
+	return nil
+}
+
+// forget drops what was made of a copy that was found to differ.
+func (s *server) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = nil
+}
+
+// near says whether a small range leads from a position to here.
+func (s *store) near(at position) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.epoch != s.pos.epoch || at.seq >= s.pos.seq {
+		return at == s.pos
+	}
+	_, left, ok := s.ring.from(at.seq+1, 0)
+	return ok && left <= rangeSmall
 }
 
 // tidy frees snapshots that nobody pulls any more.

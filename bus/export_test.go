@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"testing"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -38,3 +39,13 @@ func Repairs(r *Reader, kind string) float64 {
 }
 
 func (s *store) all() []Change { return s.changesOf(s.rowsAt()) }
+
+// Answered reads an answer.
+func Answered(t *testing.T, body []byte) *busv1.Answer {
+	t.Helper()
+	a := new(busv1.Answer)
+	if err := unpackMessage(body, a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}

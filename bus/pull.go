@@ -12,37 +12,63 @@ import (
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
-const (
-	pullWindow = 4
-	// pullTimeout is by progress: under load a chunk may be slow, and retries
-	// would only add to the load (BUS.md section 7).
-	pullTimeout = 2 * time.Second
-)
+const pullWindow = 4
 
-var errManifest = errors.New("malformed manifest")
+var (
+	errManifest = errors.New("malformed manifest")
+	// errDropped means that the peer doesn't keep the snapshot any more.
+	errDropped = errors.New("the peer has dropped the snapshot")
+)
 
 // download is what has come of one snapshot.
 type download struct {
-	snapshot uint64
-	chunks   [][]Change // the kept rows of each
-	have     int
-	rows     uint64 // in the chunks that came, kept or not
+	// answer is what the snapshot was offered with: its position, and a manifest.
+	answer *busv1.Answer
+	chunks [][]Change // the kept rows of each
+	have   int
+	rows   uint64 // in the chunks that came, kept or not
+	// came is when the answer did.
+	came time.Time
+	// before is how much there was when the last try began.
+	before int
+}
+
+// newDownload begins with what an older one got, if it was of the same
+// snapshot, perhaps of another peer.
+func newDownload(answer *busv1.Answer, came time.Time, old *download) (*download, error) {
+	m := answer.GetManifest()
+	if m.GetChunks() > maxChunks || !validPeer(m.GetPeer()) {
+		return nil, errManifest
+	}
+	if old != nil && old.answer.GetManifest().GetSnapshot() == m.GetSnapshot() && len(old.chunks) == int(m.GetChunks()) {
+		old.answer, old.came = answer, came
+		return old, nil
+	}
+	return &download{answer: answer, came: came, chunks: make([][]Change, m.GetChunks())}, nil
+}
+
+// advancing says that the last try got something. Going on at the same peer is
+// then better than a new question: the log moves on, so that the answer would
+// be another snapshot, of which a slow reader has nothing yet.
+func (d *download) advancing() bool { return d != nil && d.have > d.before }
+
+// puller gets snapshots.
+type puller struct {
+	t     Transport
+	names subjects
+	only  only
+	// read decodes a chunk.
+	read func(body []byte) ([]Change, error)
 }
 
 // pull gets a snapshot's chunks, a few at a time. When the peer stops answering
-// it gives back what it got, for another peer that has the same snapshot.
-func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, old *download, only only) ([]Change, *download, error) {
-	if m.GetChunks() > maxChunks || !validPeer(m.GetPeer()) {
-		return nil, nil, errManifest
-	}
-	d := old
-	if d == nil || d.snapshot != m.GetSnapshot() || len(d.chunks) != int(m.GetChunks()) {
-		d = &download{snapshot: m.GetSnapshot(), chunks: make([][]Change, m.GetChunks())}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watchdog := time.AfterFunc(pullTimeout, func() { cancel(fmt.Errorf("pulling a snapshot: no chunk in %v", pullTimeout)) })
-	defer watchdog.Stop()
+// it fails, and the download can go on there or at another peer that has the
+// same snapshot.
+func (p puller) pull(ctx context.Context, d *download) ([]Change, error) {
+	m := d.answer.GetManifest()
+	d.before = d.have
+	ctx, patience := withPatience(ctx)
+	defer patience.stop()
 
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -56,15 +82,14 @@ func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, o
 	for range min(pullWindow, len(missing)) {
 		wg.Go(func() {
 			for i := range missing {
-				rows, err := pullChunk(ctx, t, names.peer+m.GetPeer(), m.GetSnapshot(), i)
+				rows, err := p.chunk(ctx, patience, m, i)
 				if err != nil {
-					cancel(err)
+					patience.cancel(err)
 					return
 				}
-				watchdog.Reset(pullTimeout)
 				mu.Lock()
 				d.rows += uint64(len(rows))
-				if d.chunks[i] = only.of(rows); d.chunks[i] == nil {
+				if d.chunks[i] = p.only.of(rows); d.chunks[i] == nil {
 					d.chunks[i] = []Change{}
 				}
 				d.have++
@@ -74,7 +99,10 @@ func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, o
 	}
 	wg.Wait()
 	if d.have < len(d.chunks) {
-		return nil, d, fmt.Errorf("pulling snapshot %x from %s, %d of %d chunks there: %w", m.GetSnapshot(), m.GetPeer(), d.have, len(d.chunks), context.Cause(ctx))
+		return nil, fmt.Errorf("pulling snapshot %x from %s, %d of %d chunks there: %w", m.GetSnapshot(), m.GetPeer(), d.have, len(d.chunks), context.Cause(ctx))
+	}
+	if d.rows != m.GetRows() {
+		return nil, fmt.Errorf("%w: %d rows promised, %d in its chunks", errManifest, m.GetRows(), d.rows)
 	}
 	rows := 0
 	for _, c := range d.chunks {
@@ -84,35 +112,42 @@ func pull(ctx context.Context, t Transport, names subjects, m *busv1.Manifest, o
 	for _, c := range d.chunks {
 		state = append(state, c...)
 	}
-	if d.rows != m.GetRows() {
-		return nil, nil, fmt.Errorf("%w: %d rows promised, %d in its chunks", errManifest, m.GetRows(), d.rows)
-	}
-	return state, nil, nil
+	return state, nil
 }
 
-func pullChunk(ctx context.Context, t Transport, subject string, snapshot uint64, i int) ([]Change, error) {
-	q, err := proto.Marshal(&busv1.ChunkRequest{Snapshot: snapshot, Chunk: uint32(i)})
+func (p puller) chunk(ctx context.Context, patience *patience, m *busv1.Manifest, i int) ([]Change, error) {
+	q, err := proto.Marshal(&busv1.ChunkRequest{Snapshot: m.GetSnapshot(), Chunk: uint32(i)})
 	if err != nil {
 		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
 	}
-	body, err := t.Request(ctx, subject, q)
+	body, err := p.t.Request(ctx, p.names.peer+m.GetPeer(), q)
 	if err != nil {
 		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
 	}
+	defer patience.came()()
+	rows, err := p.read(body)
+	if err != nil {
+		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
+	}
+	return rows, nil
+}
+
+// readChunk decodes a chunk.
+func readChunk(body []byte) ([]Change, error) {
 	raw, err := unpack(body)
 	if err != nil {
-		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
+		return nil, err
 	}
 	rows, unknown, err := decodeChanges(raw)
 	if err != nil {
-		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
+		return nil, err
 	}
 	if unknown != 0 {
-		return nil, fmt.Errorf("pulling chunk %d: the peer has dropped the snapshot", i)
+		return nil, errDropped
 	}
 	for _, c := range rows {
 		if c.Value == nil {
-			return nil, fmt.Errorf("pulling chunk %d: %w: removal in a snapshot", i, errBody)
+			return nil, fmt.Errorf("%w: removal in a snapshot", errBody)
 		}
 	}
 	return rows, nil

@@ -13,7 +13,6 @@ import (
 
 // Times of asking (BUS.md sections 6 and 7).
 const (
-	askTimeout   = 2 * time.Second
 	firstBackoff = 50 * time.Millisecond
 	// Polling faster than this while everybody is gone only makes noise.
 	lastBackoff = 2 * time.Second
@@ -32,6 +31,8 @@ type repaired struct {
 	// asked is where the copy stood when it asked.
 	asked  position
 	answer *busv1.Answer
+	// came is when the answer did.
+	came time.Time
 	// state is the snapshot that the answer's manifest describes.
 	state   []Change
 	partial *download
@@ -69,6 +70,9 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	}
 	// Perhaps not fit to answer others, and not to be asked by itself.
 	r.server.serve(false)
+	if s.corrupt {
+		r.server.forget()
+	}
 	s.active = reason
 	s.attempts++
 	ask := &busv1.Ask{Epoch: at.epoch, NextSeq: at.seq + 1, Reason: reason, Peer: r.t.Peer()}
@@ -123,21 +127,53 @@ func (r *Reader) mayHeal() bool {
 }
 
 // fetch asks, and pulls the snapshot if that is the answer.
-func (r *Reader) fetch(ctx context.Context, ask *busv1.Ask, partial *download) repaired {
-	res := repaired{partial: partial}
-	short, cancel := context.WithTimeout(ctx, askTimeout)
-	body, err := r.t.Request(short, r.names.ask, Encode(ask))
-	cancel()
+func (r *Reader) fetch(ctx context.Context, ask *busv1.Ask, old *download) repaired {
+	if old.advancing() && r.wants(old, ask) {
+		if res := r.pull(ctx, old); res.err == nil || old.advancing() {
+			return res
+		}
+	}
+	answer, err := r.ask(ctx, ask)
 	if err != nil {
-		res.err = err
-		return res
+		return repaired{partial: old, err: err}
 	}
-	res.answer = new(busv1.Answer)
-	if res.err = unpackMessage(body, res.answer); res.err != nil {
-		return res
+	came := r.cfg.Now()
+	if answer.GetManifest() == nil {
+		return repaired{partial: old, answer: answer, came: came}
 	}
-	if m := res.answer.GetManifest(); m != nil {
-		res.state, res.partial, res.err = pull(ctx, r.t, r.names, m, partial, r.store.only)
+	d, err := newDownload(answer, came, old)
+	if err != nil {
+		return repaired{err: err}
+	}
+	return r.pull(ctx, d)
+}
+
+// wants says whether a snapshot that was begun is still of use.
+func (r *Reader) wants(d *download, ask *busv1.Ask) bool {
+	have, at := position{ask.GetEpoch(), ask.GetNextSeq() - 1}, position{d.answer.GetEpoch(), d.answer.GetSeq()}
+	if ask.GetReason() == busv1.Reason_REASON_DIGEST {
+		return at == have
+	}
+	return have.before(at) && at.epoch >= r.heard().epoch
+}
+
+func (r *Reader) ask(ctx context.Context, ask *busv1.Ask) (*busv1.Answer, error) {
+	ctx, patience := withPatience(ctx)
+	defer patience.stop()
+	body, err := r.t.Request(ctx, r.names.ask, Encode(ask))
+	if err != nil {
+		return nil, err
+	}
+	answer := new(busv1.Answer)
+	return answer, unpackMessage(body, answer)
+}
+
+func (r *Reader) pull(ctx context.Context, d *download) repaired {
+	p := puller{r.t, r.names, r.store.only, readChunk}
+	state, err := p.pull(ctx, d)
+	res := repaired{answer: d.answer, came: d.came, state: state, err: err}
+	if err != nil && !errors.Is(err, errManifest) {
+		res.partial = d
 	}
 	return res
 }
@@ -220,13 +256,13 @@ func (r *Reader) applyAnswer(res repaired) (kind string, err error) {
 	default:
 		return "", errBehind
 	}
-	r.heardFrom(time.Duration(a.GetAgeNs()))
+	r.heardFrom(res.came, time.Duration(a.GetAgeNs()))
 	return kind, nil
 }
 
-// heardFrom notes what a peer says of the writer.
-func (r *Reader) heardFrom(age time.Duration) {
-	at := r.cfg.Now().Add(-max(0, age)).UnixNano()
+// heardFrom notes what a peer said of the writer.
+func (r *Reader) heardFrom(came time.Time, age time.Duration) {
+	at := came.Add(-max(0, age)).UnixNano()
 	if at > r.heardAt.Load() {
 		r.heardAt.Store(at)
 	}
