@@ -55,18 +55,26 @@ func run(ctx context.Context, environ, args []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(stderr, "%sLOG: %v\n", config.Prefix, err)
 		return config.ExitCode
 	}
-	log := logger(stdout, cfg.LogFormat, level)
-	if err := serve(ctx, cfg, level, log); err != nil {
+	logs := admin.NewLogs(handler(stdout, cfg.LogFormat, level))
+	log := slog.New(logs)
+	if err := serve(ctx, cfg, outputs{level, logs, stderr}, log); err != nil {
 		log.Error("the proxy has failed", "error", err)
 		return 1
 	}
 	return 0
 }
 
-func logger(w io.Writer, format string, level *admin.Level) *slog.Logger {
+// outputs are what the process says, and where.
+type outputs struct {
+	level  *admin.Level
+	logs   *admin.Logs
+	stderr io.Writer // for the access log
+}
+
+func handler(w io.Writer, format string, level *admin.Level) slog.Handler {
 	opts := &slog.HandlerOptions{Level: level}
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		return slog.NewJSONHandler(w, opts)
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.NewTextHandler(w, opts)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ var errGrace = errors.New("the shutdown grace period is over")
 
 // serve assembles the proxy, runs it until ctx ends or /shutdown is called, and
 // drains it.
-func serve(ctx context.Context, cfg config.Config, level *admin.Level, log *slog.Logger) error {
+func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger) error {
 	log.Info("starting", "version", build.Version(), "commit", build.Commit())
 	reg := prometheus.NewRegistry()
 	metrics := tell.New(tell.Config{RetainIdle: cfg.MetricsIdle})
@@ -57,12 +58,24 @@ func serve(ctx context.Context, cfg config.Config, level *admin.Level, log *slog
 	}
 	defer destination.Close()
 
-	draining := drain.New()
-	in, err := inbound.New(inbound.Deps{Config: cfg, Identity: local, Policy: policy, Metrics: metrics, Drain: draining, Log: log})
+	w, err := watch(ctx, cfg, local, metrics, out.stderr, log)
 	if err != nil {
 		return err
 	}
-	out, err := outbound.New(outbound.Deps{Config: cfg, Identity: local, Destination: destination, Policy: policy, Metrics: metrics, Drain: draining, Log: log})
+	defer w.close()
+
+	draining := drain.New()
+	from, err := outbound.New(outbound.Deps{
+		Config: cfg, Identity: local, Destination: destination, Policy: policy, Metrics: metrics, Drain: draining,
+		Tap: w.tap, Spans: w.spans, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	in, err := inbound.New(inbound.Deps{
+		Config: cfg, Identity: local, Policy: policy, Metrics: metrics, Drain: draining,
+		Gateway: from.Gateway(), Tap: w.tap, Spans: w.spans, Access: w.access, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -70,20 +83,27 @@ func serve(ctx context.Context, cfg config.Config, level *admin.Level, log *slog
 	if err != nil {
 		return fmt.Errorf("listening for the operator on %s: %w", cfg.AdminListen, err)
 	}
-	answers := admin.Config{Ready: ready(local), Metrics: reg, Level: level, Environ: cfg.Environ}
+	detail, err := tell.NewDetail(reg, cfg.MetricsLevel)
+	if err != nil {
+		return err
+	}
+	answers := admin.Config{Ready: ready(local), Metrics: detail, Detail: detail, Level: out.level, Logs: out.logs, Environ: cfg.Environ}
+	if strings.EqualFold(strings.TrimSpace(cfg.Log), "off") { // then there is nothing to change
+		answers.Level, answers.Logs = nil, nil
+	}
 	if cfg.ShutdownEndpoint {
 		answers.Shutdown = draining.Begin
 	}
 	log.Info("admin listening", "addr", adminAt.Addr().String())
 	log.Info("inbound listening", "addr", in.Addr().String())
-	log.Info("outbound listening", "addr", fmt.Sprint(out.Addrs()))
+	log.Info("outbound listening", "addr", fmt.Sprint(from.Addrs()))
 	log.Info("identity", "name", local.Name(), "service", cfg.Identity.Svc.Addr, "destination", cfg.Destination.Svc.Addr, "policy", cfg.Policy.Svc.Addr)
 
 	// Parts end by this context only, which is after the drain.
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	var parts sync.WaitGroup
-	failed := make(chan error, 4)
+	failed := make(chan error, 8)
 	start := func(name string, part func(context.Context) error) {
 		parts.Go(func() {
 			if err := part(running); err != nil && running.Err() == nil {
@@ -93,8 +113,9 @@ func serve(ctx context.Context, cfg config.Config, level *admin.Level, log *slog
 	}
 	start("admin", func(ctx context.Context) error { return in.ServeAdmin(ctx, adminAt, admin.New(answers)) })
 	start("identity", local.Run)
+	w.start(start)
 	start("inbound", in.Run)
-	start("outbound", out.Run)
+	start("outbound", from.Run)
 	go waiting(running, local, log)
 
 	select {
