@@ -22,6 +22,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/drain"
+	"github.com/weftmesh/weft/proxy/internal/tap"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -115,6 +116,7 @@ type rig struct {
 	ca       *authorityCA
 	registry *prometheus.Registry
 	drain    *drain.Drain
+	tap      *tap.Registry
 	addr     string
 }
 
@@ -128,7 +130,7 @@ func start(t *testing.T, change ...func(*config.Config)) *rig {
 
 func startAs(t *testing.T, id Identity, change ...func(*config.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, controls: newControls(), registry: prometheus.NewPedanticRegistry(), drain: drain.New()}
+	r := &rig{t: t, controls: newControls(), registry: prometheus.NewPedanticRegistry(), drain: drain.New(), tap: tap.New()}
 	cfg := config.Config{
 		Outbound: config.Direction{
 			Listen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, DetectTimeout: 10 * time.Second, ConnectTimeout: time.Second,
@@ -148,7 +150,7 @@ func startAs(t *testing.T, id Identity, change ...func(*config.Config)) *rig {
 	conn := r.controls.dial(t)
 	out, err := New(Deps{
 		Config: cfg, Identity: id, Destination: conn, Policy: conn, Metrics: metrics, Drain: r.drain,
-		Log: slog.New(slog.DiscardHandler),
+		Tap: r.tap, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

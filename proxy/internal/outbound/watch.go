@@ -18,7 +18,7 @@ type watched struct {
 
 // watch shows an attempt to whoever looks. It costs a load if nobody does.
 func (x *exchange) watch(t *try, out *message.Request) {
-	t.watched.span = x.o.deps.Spans.Begin(out, span.Client, "outbound")
+	t.watched = watched{span: x.o.deps.Spans.Begin(out, span.Client, "outbound")}
 	if !x.o.deps.Tap.Active() {
 		return
 	}
