@@ -145,6 +145,7 @@ func (w *Writer) publish(ctx context.Context, at, prev position, changes []Chang
 	w.reader.metrics.position(at, w.store)
 	w.reader.metrics.appended.Inc()
 	if size > maxCut {
+		w.told.holes.Add(1)
 		w.beacon()
 		return
 	}
@@ -185,7 +186,10 @@ func (w *Writer) beacon() {
 func (w *Writer) send(h head, body []byte) {
 	if err := w.t.Publish(w.names.log, h.header(), body); err != nil {
 		w.reader.metrics.unsent.Inc()
+		w.told.holes.Add(1)
 		return
 	}
+	w.told.messages.Add(1)
+	w.told.bytes.Add(uint64(len(body)))
 	w.reader.metrics.sent(len(body))
 }

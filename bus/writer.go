@@ -40,6 +40,7 @@ type Writer struct {
 	reader *Reader
 	store  *store
 	cfg    WriterConfig
+	told   told
 }
 
 // NewWriter makes a writer on the reader's copy of the log: what the writer
@@ -110,6 +111,26 @@ func (w *Writer) Leading() bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	return w.reader.leads()
+}
+
+// epoch is the one that this writer leads; 0 for none.
+func (w *Writer) epoch() uint64 {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	if !w.reader.leads() {
+		return 0
+	}
+	return w.store.leading
+}
+
+// copyAt is the whole state, if this writer leads that epoch.
+func (w *Writer) copyAt(epoch uint64) (c copied, ok bool) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	if !w.reader.leads() || w.store.leading != epoch {
+		return copied{}, false
+	}
+	return w.store.copy(), true
 }
 
 // Run sends a beacon every second while leading, on the log's own subject so
