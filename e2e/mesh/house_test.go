@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -131,8 +132,9 @@ func (h *house) remove(name string) {
 	}
 }
 
-// proxyFor starts a workload's proxy on its own loopback address.
-func (h *house) proxyFor(pod, account, ip string) *proc.Process {
+// proxyFor starts a workload's proxy on its own loopback address. more are
+// settings NAME=VALUE that replace the usual ones.
+func (h *house) proxyFor(pod, account, ip string, more ...string) *proc.Process {
 	h.t.Helper()
 	identity := h.t.TempDir()
 	anchors, err := os.ReadFile(filepath.Join(h.state, "ca-bundle.crt"))
@@ -153,6 +155,11 @@ func (h *house) proxyFor(pod, account, ip string) *proc.Process {
 		"SHUTDOWN_GRACE_PERIOD": "2s",
 	} {
 		env = append(env, "LINKERD2_PROXY_"+key+"="+value)
+	}
+	for _, m := range more {
+		name, _, _ := strings.Cut(m, "=")
+		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, "LINKERD2_PROXY_"+name+"=") })
+		env = append(env, "LINKERD2_PROXY_"+m)
 	}
 	p := proc.Start(h.t, "weft-proxy", env)
 	p.Admin = ip + ":4191"
