@@ -36,8 +36,9 @@ type config struct {
 	IdentityTrustDomain string `help:"trust domain of identities; empty means the cluster domain"`
 	ControllerNamespace string `help:"namespace of the control plane; empty means that of -namespace"`
 
-	Bus bus.Config `help:"where the mesh's log is"`
-	Obs obs.Config `help:"logs, metrics and traces"`
+	Bus     bus.Config        `help:"where the mesh's log is"`
+	History bus.HistoryConfig `help:"how much of the log is kept; nobody but weft history reads it"`
+	Obs     obs.Config        `help:"logs, metrics and traces"`
 }
 
 // presenceEvery is how soon a change of leader or a skipped object is seen by
@@ -52,6 +53,7 @@ func defaults() config {
 		Elect:     true,
 
 		ClusterDomain: "cluster.local",
+		History:       bus.HistoryConfig{Domain: bus.HistoryDomain},
 		Obs:           obs.Config{Admin: "127.0.0.1:9989"},
 	}
 }

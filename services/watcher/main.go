@@ -50,6 +50,12 @@ func wire(ctx context.Context, s *run.Service) error {
 	s.Part("bus", transport.Run)
 	s.Part("reader", reader.Run)
 	s.Part("writer", writer.Run)
+	kept := func() *busv1.KeptHistory { return nil }
+	if cfg.History.Enabled {
+		keeper := bus.NewKeeper(transport, writer, cfg.History)
+		kept = keeper.Kept
+		s.Part("history", keeper.Run)
+	}
 	s.Part("source", src.Run)
 	s.Part("publisher", publisher.Run)
 	s.Part("election", func(ctx context.Context) error {
@@ -64,6 +70,7 @@ func wire(ctx context.Context, s *run.Service) error {
 		return bus.Announce(ctx, transport, presenceEvery, func() *busv1.Presence {
 			p := presence(base, reader.Status(), publisher, len(s.NotReady()) == 0)
 			p.Unmeshed = uint32(duties.unmeshed())
+			p.History = kept()
 			return p
 		})
 	})
