@@ -5,8 +5,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 // A Pool keeps the idle connections to one server. Dial must be set.
@@ -39,7 +37,7 @@ func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 		if c == nil {
 			break
 		}
-		if !w.Sure && time.Since(c.idle) < probeAfter || wire.Quiet(c.nc) {
+		if !w.Sure && time.Since(c.idle) < probeAfter || c.in.Quiet() {
 			return c, nil
 		}
 		c.Close()

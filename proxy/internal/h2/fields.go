@@ -74,16 +74,17 @@ func readRequest(r *message.Request, fields message.Fields) error {
 
 // readResponse is the same for a response.
 func readResponse(r *message.Response, fields message.Fields) error {
-	var status string
+	*r = message.Response{}
 	n, err := pseudo(fields, func(f message.Field) *string {
 		if f.Name == ":status" {
-			return &status
+			return &r.Reason // which HTTP/2 has none of
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	status := r.Reason
 	*r = message.Response{Version: message.HTTP2, Fields: fields[n:]}
 	if len(status) != 3 {
 		return errMissing

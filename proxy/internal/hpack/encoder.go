@@ -8,6 +8,7 @@ package hpack
 import (
 	"hash/maphash"
 	"strings"
+	"unsafe"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
@@ -27,6 +28,7 @@ type Encoder struct {
 	begun bool
 	seed  maphash.Seed
 	index *index
+	name  []byte // scratch of lower
 
 	resized bool // the peer must be told of another size
 	least   int  // the smallest that the size has been since it was told
@@ -37,7 +39,6 @@ type index struct {
 	pairs [slots]slot
 	names [slots]slot
 	once  [slots]uint64 // hashes of pairs that were said once
-	lower [slots / 2]struct{ from, to string }
 }
 
 // A slot names an entry of the static (below statics) or dynamic table.
@@ -71,7 +72,7 @@ func (e *Encoder) begin() {
 }
 
 // Shrink forgets what only saves work.
-func (e *Encoder) Shrink() { e.index = nil }
+func (e *Encoder) Shrink() { e.index, e.name = nil, nil }
 
 // Begin starts a block: it appends what must come before the first field.
 func (e *Encoder) Begin(dst []byte) []byte {
@@ -95,14 +96,22 @@ func (e *Encoder) Append(dst []byte, name, value string, sensitive bool) []byte 
 		return e.literal(dst, 0x10, 4, name, nameHash, value)
 	}
 	hash := nameHash*0x9e3779b97f4a7c15 ^ maphash.String(e.seed, value)
-	at := &e.index.pairs[hash%slots]
-	if at.hash == hash {
+	// Two places for each, so that two that come in every block need not fight for one.
+	places := [2]*slot{&e.index.pairs[hash%slots], &e.index.pairs[(hash>>32)%slots]}
+	for _, at := range places {
+		if at.hash != hash {
+			continue
+		}
 		if s := int(at.static); s > 0 && static[s].name == name && static[s].value == value {
 			return appendInteger(dst, 0x80, 7, s)
 		}
 		if p, ok := e.table.at(at.number); ok && p.name == name && p.value == value {
 			return appendInteger(dst, 0x80, 7, statics+e.table.index(at.number))
 		}
+	}
+	at := places[1]
+	if e.free(places[0]) || !e.free(at) && hash&(1<<63) != 0 {
+		at = places[0]
 	}
 	if s := staticPair(name, value); s > 0 {
 		*at = slot{hash: hash, static: uint8(s)}
@@ -124,6 +133,15 @@ func (e *Encoder) Append(dst []byte, name, value string, sensitive bool) []byte 
 	return dst
 }
 
+// free reports whether a slot names nothing, or what is not in the table any more.
+func (e *Encoder) free(at *slot) bool {
+	if at.static > 0 {
+		return false
+	}
+	_, ok := e.table.at(at.number)
+	return !ok
+}
+
 // literal appends a field in full; its name as an index if one is known.
 func (e *Encoder) literal(dst []byte, kind byte, bits uint, name string, nameHash uint64, value string) []byte {
 	at := 0
@@ -141,22 +159,19 @@ func (e *Encoder) literal(dst []byte, kind byte, bits uint, name string, nameHas
 	return appendText(dst, value)
 }
 
-// lower is the name in lower case; HTTP/1 may have written it otherwise.
+// lower is the name in lower case, valid until the next call; HTTP/1 may have
+// written it otherwise.
 func (e *Encoder) lower(name string) string {
 	if !hasUpper(name) {
 		return name
 	}
-	known := &e.index.lower[maphash.String(e.seed, name)%(slots/2)]
-	if known.from != name {
-		b := []byte(name)
-		for i, c := range b {
-			if 'A' <= c && c <= 'Z' {
-				b[i] = c + ('a' - 'A')
-			}
+	e.name = append(e.name[:0], name...)
+	for i, c := range e.name {
+		if 'A' <= c && c <= 'Z' {
+			e.name[i] = c + ('a' - 'A')
 		}
-		known.from, known.to = strings.Clone(name), string(b)
 	}
-	return known.to
+	return unsafe.String(&e.name[0], len(e.name))
 }
 
 func hasUpper(s string) bool {

@@ -3,13 +3,13 @@ package inbound
 import (
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/relay"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // endpoint sends the request to the application and its answer back, neither of
@@ -115,7 +115,7 @@ func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body)
 		return false
 	}
 	if x.grpc {
-		x.end.GRPC = bounded(grpcStatus(res, body))
+		x.end.GRPC = tell.Code(grpcStatus(res, body))
 	}
 	return true
 }
@@ -124,18 +124,6 @@ func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body)
 type nobody struct{}
 
 func (nobody) FirstByte() {}
-
-// grpcCodes are the gRPC statuses as text.
-var grpcCodes = [...]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
-
-// bounded is one of the codes that there are, for what an application has made up;
-// it outlives the answer.
-func bounded(status string) string {
-	if n, err := strconv.ParseUint(status, 10, 8); err == nil && n < uint64(len(grpcCodes)) {
-		return grpcCodes[n]
-	}
-	return grpcCodes[2]
-}
 
 func grpcStatus(res *message.Response, body message.Body) string {
 	if s := body.Trailer().Get("grpc-status"); s != "" {

@@ -22,10 +22,10 @@ func TestAllocationsPerRequest(t *testing.T) {
 		drive   func(t *testing.T, addr, authority string) func(n int)
 		proxies int
 	}{
-		{"HTTP/1, one hop", answer1, false, client1, 1},
-		{"HTTP/1 over HTTP/2, two hops", answer1, true, client1, 2},
-		{"gRPC, one hop", answer2, false, client2, 1},
-		{"gRPC, two hops", answer2, true, client2, 2},
+		{"HTTP1 one hop", answer1, false, client1, 1},
+		{"HTTP1 over HTTP2 two hops", answer1, true, client1, 2},
+		{"gRPC one hop", answer2, false, client2, 1},
+		{"gRPC two hops", answer2, true, client2, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := startPair(t, "all-authenticated")

@@ -15,9 +15,9 @@ import (
 
 // outgoing makes the request for an endpoint, new for each attempt.
 func (x *exchange) outgoing() *message.Request {
-	out := new(message.Request)
-	if x.tries == 1 {
-		out = &x.kept.out
+	out := &x.kept.out
+	if x.tries > 1 {
+		out = new(message.Request)
 	}
 	room := out.Fields
 	*out = *x.r

@@ -265,9 +265,9 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 			return nil, nil, err
 		}
 	}
-	t := new(try)
-	if x.tries == 1 {
-		t = &x.kept.try
+	t := &x.kept.try
+	if x.tries > 1 {
+		t = new(try)
 	}
 	t.lease, t.backend, t.began, t.route = l, b, time.Now(), x.rule.profile
 	x.guard.Set(&t.guard)

@@ -18,7 +18,7 @@ type Question struct {
 	Guard   *Guard  // is told what to end
 	// Interim passes 1xx answers on; nil wants none.
 	Interim func(*message.Response) error
-	Sending func() // called when there is a connection to send on; may be nil
+	Sending interface{ Sending() } // is told when there is a connection to send on; may be nil
 }
 
 // An Answer is the head of an answer, and its body. Close or Drop must be called,
@@ -63,7 +63,7 @@ func (q *Question) again() bool { return q.Body == nil || q.Body.Again() }
 
 func (q *Question) sending() {
 	if q.Sending != nil {
-		q.Sending()
+		q.Sending.Sending()
 	}
 }
 

@@ -60,7 +60,7 @@ func (h *HTTP) bound(e End) *ended {
 	if b, ok := h.ends.Get(e); ok {
 		return b
 	}
-	e.GRPC, e.Error = strings.Clone(e.GRPC), strings.Clone(e.Error)
+	e.Error = strings.Clone(e.Error)
 	l := h.labels
 	if e.Status != 0 {
 		l = l.With("status_code", strconv.Itoa(e.Status))
@@ -79,15 +79,26 @@ func (h *HTTP) bound(e End) *ended {
 	return h.ends.Put(e, &ended{h.m.Counter(ResponseTotal, full), h.m.Histogram(ResponseLatency, l)})
 }
 
+// codes are the gRPC statuses that there are.
+var codes = [...]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"}
+
+// Code is a gRPC status as a label: one of those that there are, UNKNOWN for what a
+// peer has made up, and "" for "". It does not keep the argument.
+func Code(status string) string {
+	if status == "" {
+		return ""
+	}
+	if n, err := strconv.ParseUint(status, 10, 8); err == nil && n < uint64(len(codes)) {
+		return codes[n]
+	}
+	return codes[2]
+}
+
 // bounded makes labels of what a peer may have made up.
 func (e End) bounded() End {
 	if e.Status < 0 || e.Status > 999 {
 		e.Status = 0
 	}
-	if e.GRPC != "" {
-		if n, err := strconv.ParseUint(e.GRPC, 10, 8); err != nil || n > 16 {
-			e.GRPC = "2" // UNKNOWN
-		}
-	}
+	e.GRPC = Code(e.GRPC)
 	return e
 }

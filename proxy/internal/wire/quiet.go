@@ -4,13 +4,31 @@ import (
 	"errors"
 	"net"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Quiet reports whether nothing waits to be read on an idle connection: no bytes,
-// which nobody has asked for, and no end. It does not wait.
-func Quiet(c net.Conn) bool {
+// Quiet reports whether nothing waits to be read on the connection, which is idle:
+// no bytes, which nobody has asked for, and no end. It does not wait.
+func (r *Reader) Quiet() bool {
+	if len(r.Bytes()) > 0 {
+		return false
+	}
+	if r.kind == socket {
+		r.quiet = false
+		return r.raw.Control(r.peek) == nil && r.quiet
+	}
+	return quiet(r.conn)
+}
+
+func (r *Reader) look(fd uintptr) {
+	n, err := peekAt(int(fd), r.one[:])
+	r.quiet = n < 0 && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR))
+}
+
+// quiet looks at the socket below whatever a connection is.
+func quiet(c net.Conn) bool {
 	for {
 		switch below := c.(type) {
 		case syscall.Conn:
@@ -18,13 +36,8 @@ func Quiet(c net.Conn) bool {
 			if err != nil {
 				return false
 			}
-			quiet := false
-			err = raw.Control(func(fd uintptr) {
-				var b [1]byte
-				_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-				quiet = errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
-			})
-			return err == nil && quiet
+			r := Reader{raw: raw}
+			return raw.Control(r.look) == nil && r.quiet
 		case under:
 			c = below.Under()
 		case interface{ NetConn() net.Conn }:
@@ -33,4 +46,14 @@ func Quiet(c net.Conn) bool {
 			return true // it cannot be asked
 		}
 	}
+}
+
+// peekAt is recv(2) without waiting and without taking. unix.Recvfrom would make
+// memory for the address of the peer.
+func peekAt(fd int, p []byte) (int, error) {
+	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
 }

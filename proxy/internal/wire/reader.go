@@ -26,11 +26,13 @@ type Reader struct {
 	at    int    // the first byte that has not been taken
 	end   int
 	begun bool
+	quiet bool // of the last look
 
 	kind  kind
 	raw   syscall.RawConn
 	count counted
 	try   func(uintptr) bool
+	peek  func(uintptr)
 	below *Below // of the records
 	head  int    // bytes that come before what is read from the socket, as Reset found
 	n     int    // of the last try
@@ -56,7 +58,7 @@ func (r *Reader) Reset(c net.Conn) {
 			if err != nil {
 				return
 			}
-			r.kind, r.raw, r.try = socket, raw, r.attempt
+			r.kind, r.raw, r.try, r.peek = socket, raw, r.attempt, r.look
 			return
 		case *tls.Conn:
 			r.kind = records

@@ -108,11 +108,13 @@ func TestPool(t *testing.T) {
 
 func TestQuiet(t *testing.T) {
 	near, far := pair(t)
-	if !Quiet(&watched{Conn: far}) {
+	var r Reader
+	r.Reset(&watched{Conn: far})
+	if !r.Quiet() || !quiet(far) {
 		t.Error("an idle connection is not quiet")
 	}
 	_ = near.Close()
-	for Quiet(far) {
+	for r.Quiet() || quiet(far) {
 		<-time.After(time.Millisecond)
 	}
 }
