@@ -42,9 +42,9 @@ type Local struct {
 	log     *slog.Logger
 	key     *ecdsa.PrivateKey
 	csr     []byte
-	anchors *x509.CertPool
 	metrics *metrics
 
+	anchors   atomic.Pointer[x509.CertPool]
 	cert      atomic.Pointer[tls.Certificate]
 	servers   atomic.Pointer[serverConfigs]
 	ready     chan struct{}
@@ -57,11 +57,20 @@ type Local struct {
 type serverConfigs struct{ plain, direct *tls.Config }
 
 // New loads the key and signing request from the identity directory, or makes
-// them there, and parses the trust anchors. It talks to nobody.
+// them there, and parses the trust anchors; all of these come later if they come
+// from SPIRE. It talks to nobody.
 func New(deps Deps) (*Local, error) {
 	log := deps.Log
 	if log == nil {
 		log = slog.Default()
+	}
+	l := &Local{
+		cfg: deps.Config, dial: deps.Dial, log: log, metrics: newMetrics(deps.Metrics),
+		ready: make(chan struct{}), now: time.Now, jitter: rand.Float64,
+	}
+	l.anchors.Store(x509.NewCertPool())
+	if deps.Config.SPIRE.Socket != "" {
+		return l, nil
 	}
 	anchors, err := ParseAnchors(deps.Config.Anchors)
 	if len(anchors) == 0 {
@@ -70,22 +79,11 @@ func New(deps Deps) (*Local, error) {
 	if err != nil {
 		log.Warn("some trust anchors cannot be read, the others are used", "error", err)
 	}
-	key, csr, err := loadKey(deps.Config.Dir, deps.Config.Name)
-	if err != nil {
+	l.anchors.Store(pool(anchors))
+	if l.key, l.csr, err = loadKey(deps.Config.Dir, deps.Config.Name); err != nil {
 		return nil, fmt.Errorf("starting the identity: %w", err)
 	}
-	return &Local{
-		cfg:     deps.Config,
-		dial:    deps.Dial,
-		log:     log,
-		key:     key,
-		csr:     csr,
-		anchors: pool(anchors),
-		metrics: newMetrics(deps.Metrics),
-		ready:   make(chan struct{}),
-		now:     time.Now,
-		jitter:  rand.Float64,
-	}, nil
+	return l, nil
 }
 
 // Name is the identity the proxy proves to others.
@@ -112,6 +110,24 @@ func (l *Local) install(cert *tls.Certificate) {
 	l.readyOnce.Do(func() { close(l.ready) })
 }
 
+// proves checks a server's certificate.
+func (l *Local) proves(chain []*x509.Certificate, id string) error {
+	if len(chain) == 0 {
+		return &refusal{ruleNone, errors.New("the peer sent no certificate")}
+	}
+	if err := l.verify(chain, l.anchors.Load(), x509.ExtKeyUsageServerAuth); err != nil {
+		return err
+	}
+	if !matches(chain[0], id) {
+		return &refusal{ruleName, fmt.Errorf("certificate does not match TLS identity %q", id)}
+	}
+	return nil
+}
+
+// exchanges are the key exchanges in the order of the spec; those that are not
+// allowed in FIPS mode the library leaves out.
+var exchanges = []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256, tls.CurveP384}
+
 // ServerTLS terminates connections to this proxy: TLS 1.3 only, a client
 // certificate asked for but not demanded, and verified when given. The ALPN
 // transport.l5d.io/v1 is selected when the client offers it; an offer of others
@@ -135,6 +151,7 @@ func (l *Local) ServerTLS() *tls.Config {
 func (l *Local) server(cert *tls.Certificate, alpn ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
+		CurvePreferences:       exchanges,
 		NextProtos:             alpn,
 		Certificates:           []tls.Certificate{*cert},
 		ClientAuth:             tls.RequestClientCert,
@@ -146,7 +163,7 @@ func (l *Local) server(cert *tls.Certificate, alpn ...string) *tls.Config {
 			if len(cs.PeerCertificates) == 0 {
 				return nil
 			}
-			return l.verify(cs.PeerCertificates, x509.ExtKeyUsageClientAuth)
+			return l.refused("client", l.verify(cs.PeerCertificates, l.anchors.Load(), x509.ExtKeyUsageClientAuth))
 		},
 	}
 }
@@ -157,22 +174,14 @@ func (l *Local) ClientTLS(id, sni string, alpn ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
 		ServerName:                  sni,
+		CurvePreferences:            exchanges,
 		NextProtos:                  alpn,
 		DynamicRecordSizingDisabled: true, // see above
 		// The library would compare the certificate with the SNI. The check that
 		// counts is VerifyConnection's, which runs for every connection.
 		InsecureSkipVerify: true, //nolint:gosec // verified below
 		VerifyConnection: func(cs tls.ConnectionState) error {
-			if len(cs.PeerCertificates) == 0 {
-				return errors.New("the peer sent no certificate")
-			}
-			if err := l.verify(cs.PeerCertificates, x509.ExtKeyUsageServerAuth); err != nil {
-				return err
-			}
-			if !matches(cs.PeerCertificates[0], id) {
-				return fmt.Errorf("certificate does not match TLS identity %q", id)
-			}
-			return nil
+			return l.refused("server", l.proves(cs.PeerCertificates, id))
 		},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if cert := l.cert.Load(); cert != nil {
@@ -181,18 +190,4 @@ func (l *Local) ClientTLS(id, sni string, alpn ...string) *tls.Config {
 			return &tls.Certificate{}, nil // none yet: the first call to Certify
 		},
 	}
-}
-
-// verify checks that a chain leads to a trust anchor now, for the given use.
-func (l *Local) verify(chain []*x509.Certificate, use x509.ExtKeyUsage) error {
-	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots:         l.anchors,
-		Intermediates: pool(chain[1:]),
-		CurrentTime:   l.now(),
-		KeyUsages:     []x509.ExtKeyUsage{use},
-	})
-	if err != nil {
-		return fmt.Errorf("verifying the peer's certificate: %w", err)
-	}
-	return nil
 }

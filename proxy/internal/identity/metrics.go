@@ -10,6 +10,7 @@ import (
 type metrics struct {
 	expires, refreshed prometheus.Gauge
 	refreshes          *prometheus.CounterVec
+	refused            *prometheus.CounterVec // Weft's own
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -26,9 +27,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "control_identity_cert_refreshes_total",
 			Help: "Attempts to renew the certificate.",
 		}, []string{"result"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weft_identity_peers_refused_total",
+			Help: "Peers whose certificate proved nothing, by their side of the connection and the rule that it broke.",
+		}, []string{"peer", "rule"}),
 	}
 	if reg != nil {
-		reg.MustRegister(m.expires, m.refreshed, m.refreshes)
+		reg.MustRegister(m.expires, m.refreshed, m.refreshes, m.refused)
 	}
 	return m
 }

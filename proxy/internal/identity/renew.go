@@ -3,6 +3,7 @@ package identity
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -35,6 +36,9 @@ const (
 // Run gets a certificate, and a new one before each expires, until ctx ends. A
 // failure never ends it: the old certificate stays in use until it expires.
 func (l *Local) Run(ctx context.Context) error {
+	if l.cfg.SPIRE.Socket != "" {
+		return l.followSPIRE(ctx)
+	}
 	failures := 0
 	for {
 		err := l.renew(ctx)
@@ -167,11 +171,16 @@ func (l *Local) accept(res *pb.CertifyResponse) (*tls.Certificate, error) {
 		chain = append(chain, c)
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
-	if !l.key.PublicKey.Equal(leaf.PublicKey) {
-		return nil, errors.New("made for another key")
+	return cert, l.fits(l.key, chain, l.anchors.Load())
+}
+
+// fits checks a certificate of our own.
+func (l *Local) fits(key *ecdsa.PrivateKey, chain []*x509.Certificate, anchors *x509.CertPool) error {
+	if !key.PublicKey.Equal(chain[0].PublicKey) {
+		return errors.New("made for another key")
 	}
-	if !matches(leaf, l.cfg.Name) {
-		return nil, fmt.Errorf("made for %v, not for %s", names(leaf), l.cfg.Name)
+	if !matches(chain[0], l.cfg.Name) {
+		return fmt.Errorf("made for %v, not for %s", names(chain[0]), l.cfg.Name)
 	}
-	return cert, l.verify(chain, x509.ExtKeyUsageServerAuth)
+	return l.verify(chain, anchors, x509.ExtKeyUsageServerAuth)
 }

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +97,7 @@ func (c *CA) Sign(pub any, notAfter time.Time, names ...string) (*x509.Certifica
 	serial := c.serial
 	c.mu.Unlock()
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), DNSNames: names, URIs: spiffe(names),
+		SerialNumber: big.NewInt(serial), DNSNames: dns(names), URIs: spiffe(names),
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter,
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -107,10 +108,20 @@ func (c *CA) Sign(pub any, notAfter time.Time, names ...string) (*x509.Certifica
 	return x509.ParseCertificate(der)
 }
 
-// spiffe reads SA.NS.serviceaccount.identity.CONTROL-NS.TRUST-DOMAIN.
+// dns are the names that are no URIs.
+func dns(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, "spiffe://") })
+}
+
+// spiffe reads SA.NS.serviceaccount.identity.CONTROL-NS.TRUST-DOMAIN, and takes
+// URIs as they are.
 func spiffe(names []string) []*url.URL {
 	var out []*url.URL
 	for _, name := range names {
+		if u, err := url.Parse(name); err == nil && u.Scheme == "spiffe" {
+			out = append(out, u)
+			continue
+		}
 		part := strings.SplitN(name, ".", 6)
 		if len(part) == 6 && part[2] == "serviceaccount" && part[3] == "identity" {
 			out = append(out, &url.URL{Scheme: "spiffe", Host: part[5], Path: "/ns/" + part[1] + "/sa/" + part[0]})
