@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -364,6 +365,13 @@ func TestSetModel(t *testing.T) {
 				t.Fatalf("member %d is %s, closed %d times", i, m.Endpoint, m.Client.closed.Load())
 			}
 			seen[m] = true
+		}
+		// What has left is not chosen by who asks after that.
+		if l, ok := b.Try(nil); ok {
+			if !slices.Contains(b.Members(), l.Member) {
+				t.Fatalf("%s has left, and is chosen", l.Endpoint)
+			}
+			l.End(Neutral)
 		}
 	}
 	close(stop)
