@@ -2,19 +2,24 @@ package inbound
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
-// Families of gRPC requests; those of HTTP are in package tell.
+// families are those of HTTP requests, or of gRPC ones.
+type families struct{ requests, statuses, requestTime, responseTime, requestFrames, responseFrames tell.Family }
+
 var (
-	grpcRequests = tell.Family{Name: "inbound_grpc_requests_total", Help: "The number of gRPC requests received", Kind: tell.KindCounter}
-	grpcStatuses = tell.Family{Name: "inbound_grpc_statuses_total", Help: "Completed responses by status", Kind: tell.KindCounter}
-	grpcTime     = tell.Family{
-		Name: "inbound_grpc_request_duration_seconds", Help: "The time between request initialization and response completion",
-		Kind: tell.KindHistogram, Buckets: tell.InboundHTTPTime.Buckets,
+	httpFamilies = families{
+		tell.InboundHTTPRequests, tell.InboundHTTPStatuses, tell.InboundHTTPTime,
+		tell.InboundHTTPResponseTime, tell.InboundHTTPRequestFrames, tell.InboundHTTPResponseFrames,
+	}
+	grpcFamilies = families{
+		tell.InboundGRPCRequests, tell.InboundGRPCStatuses, tell.InboundGRPCTime,
+		tell.InboundGRPCResponseTime, tell.InboundGRPCRequestFrames, tell.InboundGRPCResponseFrames,
 	}
 )
 
@@ -26,21 +31,29 @@ type counts struct {
 	allowed  *tell.Counter
 	old      *tell.HTTP
 	requests *tell.Counter
-	duration *tell.Histogram
 	statuses tell.Family
 	labels   tell.Labels
 	grpc     bool
-	ended    tell.Bound[string, *tell.Counter] // by status
+
+	requestTime, responseTime     *tell.Histogram
+	requestFrames, responseFrames *tell.Histogram
+
+	ended tell.Bound[string, *tell.Counter] // by status
 }
 
 type bindKey struct {
 	server, route, authz allow.Ref
 	grpc                 bool
+	authority            string // only if the environment asks for it
 }
 
+// maxAuthorities bounds the authorities that a session counts apart: clients make
+// them up.
+const maxAuthorities = 64
+
 // count binds the meters of a verdict, once per session.
-func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
-	key := bindKey{v.Server, v.Route, v.Authz, grpc}
+func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool, authority string) *counts {
+	key := bindKey{v.Server, v.Route, v.Authz, grpc, authority}
 	if c := s.last.Load(); c != nil && c.key == key {
 		return c
 	}
@@ -57,15 +70,24 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool) *counts {
 		{Name: "route_name", Value: v.Route.Name},
 	}
 	decision := s.labels.And(verdictLabels(v, s.target.Port()))
-	c := &counts{
-		key: key, m: m, labels: labels, grpc: grpc, statuses: tell.InboundHTTPStatuses,
-		allowed: m.Counter(tell.InboundHTTPAllow, decision), old: m.HTTP(decision),
+	old := decision
+	if authority != "" {
+		if s.authorities.Add(1) > maxAuthorities {
+			return s.count(m, v, grpc, "")
+		}
+		key.authority = strings.Clone(authority) // heads are borrowed
+		old = old.With("authority", key.authority)
 	}
-	requests, duration := tell.InboundHTTPRequests, tell.InboundHTTPTime
+	f := httpFamilies
 	if grpc {
-		requests, duration, c.statuses = grpcRequests, grpcTime, grpcStatuses
+		f = grpcFamilies
 	}
-	c.requests, c.duration = m.Counter(requests, labels), m.Histogram(duration, labels)
+	c := &counts{
+		key: key, m: m, labels: labels, grpc: grpc, statuses: f.statuses,
+		allowed: m.Counter(tell.InboundHTTPAllow, decision), old: m.HTTP(old), requests: m.Counter(f.requests, labels),
+		requestTime: m.Histogram(f.requestTime, labels), responseTime: m.Histogram(f.responseTime, labels),
+		requestFrames: m.Histogram(f.requestFrames, labels), responseFrames: m.Histogram(f.responseFrames, labels),
+	}
 	return s.counts.Put(key, c)
 }
 
@@ -83,10 +105,16 @@ func (c *counts) begin() running {
 	return r
 }
 
-// over counts how it ended.
-func (r running) over(e tell.End) {
+// over counts how it ended. asked is when the question was complete, in Unix
+// nanoseconds; 0 if it had no body.
+func (r running) over(e tell.End, asked int64) {
 	r.call.End(e)
-	r.c.duration.Observe(time.Since(r.began).Seconds())
+	took := time.Since(r.began)
+	r.c.requestTime.Observe(took.Seconds())
+	if asked != 0 {
+		took = max(took-time.Duration(asked-r.began.UnixNano()), 0)
+	}
+	r.c.responseTime.Observe(took.Seconds())
 	r.c.status(e).Inc()
 }
 

@@ -29,6 +29,7 @@ type exchange struct {
 	fate     fate.Fate // once the application could not answer
 	whole    bool      // it has ended as it should, and nobody else knows of it
 	record   *record   // nil unless there is an access log
+	frames   frames    // the request's body
 
 	out   message.Request // what the application gets
 	asked kept
@@ -119,7 +120,7 @@ func (in *Inbound) allow(next handler) handler {
 			in.log.Info("request denied", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String(), "server", v.Server.Name, "route", v.Route.Name)
 			in.fail(x, failure{http.StatusForbidden, codePermissionDenied, "client is unauthorized", false, ""})
 		default:
-			x.counts = s.count(in.deps.Metrics, v, x.grpc)
+			x.counts = s.count(in.deps.Metrics, v, x.grpc, in.authority(x))
 			x.counts.allowed.Inc()
 			if v.Audited {
 				in.log.Info("request allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
@@ -179,6 +180,15 @@ func (in *Inbound) filter(next handler) handler {
 	}
 }
 
+// authority is a label only where the environment calls for it: clients make
+// authorities up.
+func (in *Inbound) authority(x *exchange) string {
+	if in.cfg.UnsafeAuthorityLabel {
+		return x.req.Authority
+	}
+	return ""
+}
+
 // tell counts the request and how it ends.
 func (in *Inbound) tell(next handler) handler {
 	return func(x *exchange) {
@@ -188,7 +198,7 @@ func (in *Inbound) tell(next handler) handler {
 				x.end.Error = "CANCEL"
 			}
 			x.end.Success = x.end.Error == "" && succeeded(x.end)
-			call.over(x.end)
+			call.over(x.end, x.frames.ended.Load())
 		}()
 		next(x)
 	}

@@ -22,6 +22,8 @@ type session struct {
 	labels tell.Labels // direction, target and TLS
 	counts tell.Bound[bindKey, *counts]
 	last   atomic.Pointer[counts] // of the last request: mostly that of the next
+
+	authorities atomic.Int64 // that are counted apart
 }
 
 func newSession(client allow.Client, tls tell.Labels, target netip.AddrPort, p *port) *session {

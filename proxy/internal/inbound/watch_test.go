@@ -32,6 +32,7 @@ func (w *world) watching(change func(*Deps)) *world {
 
 // answers gives gRPC statuses and such.
 var answers = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
 	switch r.URL.Path {
 	case "/grpc":
 		w.Header().Set("Content-Type", "application/grpc")

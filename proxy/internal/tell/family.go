@@ -57,6 +57,16 @@ var (
 	InboundHTTPRequests = counter("inbound_http_requests_total", "The number of HTTP requests received")
 	InboundHTTPStatuses = counter("inbound_http_statuses_total", "Completed responses by status")
 	InboundHTTPTime     = histogram("inbound_http_request_duration_seconds", "The time between request initialization and response completion", []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 10})
+	InboundGRPCRequests = counter("inbound_grpc_requests_total", "The number of gRPC requests received")
+	InboundGRPCStatuses = counter("inbound_grpc_statuses_total", "Completed responses by status")
+	InboundGRPCTime     = histogram("inbound_grpc_request_duration_seconds", "The time between request initialization and response completion", InboundHTTPTime.Buckets)
+
+	InboundHTTPResponseTime   = histogram("inbound_http_response_duration_seconds", "The time between request completion and response completion", routeTime)
+	InboundHTTPRequestFrames  = histogram("inbound_http_request_frame_size_bytes", "The sizes of the pieces of request bodies", frameSize)
+	InboundHTTPResponseFrames = histogram("inbound_http_response_frame_size_bytes", "The sizes of the pieces of response bodies", frameSize)
+	InboundGRPCResponseTime   = histogram("inbound_grpc_response_duration_seconds", "The time between request completion and response completion", routeTime)
+	InboundGRPCRequestFrames  = histogram("inbound_grpc_request_frame_size_bytes", "The sizes of the pieces of request bodies", frameSize)
+	InboundGRPCResponseFrames = histogram("inbound_grpc_response_frame_size_bytes", "The sizes of the pieces of response bodies", frameSize)
 )
 
 // Outbound families.
@@ -95,6 +105,7 @@ var (
 var (
 	routeTime   = []float64{0.05, 0.5, 1, 10}
 	backendTime = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 10}
+	frameSize   = []float64{128, 1024, 10240}
 )
 
 func counter(name, help string) Family { return Family{Name: name, Help: help, Kind: KindCounter} }

@@ -1,0 +1,86 @@
+package inbound
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weftmesh/weft/proxy/internal/config"
+)
+
+// TestRequestMeters are the inbound families of spec/proxy.md §15.3.
+func TestRequestMeters(t *testing.T) {
+	at := app(t, answers)
+	w := newWorld(t).redirectTo(at).run()
+	w.allow(at.Port(), detectServer(onlyIdentity(alice)))
+	friend := w.ca.Local(t, alice)
+	for _, grpc := range []bool{false, true} {
+		c := client(t, true, func() (net.Conn, error) { return w.tls(friend) })
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://web/books", strings.NewReader(strings.Repeat("x", 2000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, status := "http", "200"
+		if grpc {
+			kind, status = "grpc", "5"
+			req.Header.Set("Content-Type", "application/grpc")
+			req.URL.Path = "/grpc"
+		}
+		res, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		labels := map[string]string{
+			"parent_group": "policy.linkerd.io", "parent_kind": "server", "parent_name": "web",
+			"route_group": "", "route_kind": "default", "route_name": "default",
+		}
+		eventually(t, "the end of the request", func() bool { return w.seriesOf("inbound_"+kind+"_request_duration_seconds", labels) == 1 })
+		for _, name := range []string{"requests_total", "response_duration_seconds", "request_frame_size_bytes"} {
+			if got := w.seriesOf("inbound_"+kind+"_"+name, labels); got < 1 {
+				t.Errorf("inbound_%s_%s = %v", kind, name, got)
+			}
+		}
+		if !grpc && w.seriesOf("inbound_http_response_frame_size_bytes", labels) < 1 {
+			t.Error("no pieces of the response")
+		}
+		labels["status"] = status
+		if got := w.seriesOf("inbound_"+kind+"_statuses_total", labels); got != 1 {
+			t.Errorf("inbound_%s_statuses_total = %v", kind, got)
+		}
+	}
+}
+
+func TestAuthoritiesAreLabelsOnlyWhereAskedFor(t *testing.T) {
+	at := app(t, hello)
+	for _, unsafe := range []bool{false, true} {
+		w := newWorld(t, open, func(c *config.Config) { c.UnsafeAuthorityLabel = unsafe }).redirectTo(at).run()
+		c := client(t, false, func() (net.Conn, error) { return w.dialPlain(), nil })
+		for i := range maxAuthorities + 10 {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://web/x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = fmt.Sprintf("web-%d", i)
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}
+		if got := w.seriesOf("request_total", map[string]string{"authority": "web-3"}); (got == 1) != unsafe {
+			t.Errorf("unsafe %v: %v requests of web-3", unsafe, got)
+		}
+		eventually(t, "the last request is counted", func() bool { return w.seriesOf("request_total", nil) == maxAuthorities+10 })
+		if got := w.seriesOf("request_total", nil); got != maxAuthorities+10 {
+			t.Errorf("unsafe %v: %v requests, want %d", unsafe, got, maxAuthorities+10)
+		}
+		if got := w.seriesOf("request_total", map[string]string{"authority": fmt.Sprintf("web-%d", maxAuthorities+5)}); got != 0 {
+			t.Errorf("unsafe %v: authorities without an end", unsafe)
+		}
+	}
+}
