@@ -15,6 +15,9 @@ type Selection struct {
 	Prefix string
 	// Match narrows it; nil means all with the prefix.
 	Match func(key string) bool
+	// Side says that others refer to these rows, which never change once they are
+	// put (templates): they are told apart, and make no cut worth telling.
+	Side bool
 }
 
 func (s Selection) has(table busv1.Table, key string) bool {
@@ -67,6 +70,7 @@ type fold struct {
 	// certain says that nothing is missing since the last checkpoint.
 	certain bool
 	rows    map[rowID][]byte
+	side    map[rowID][]byte
 	open    openCut
 	heard   time.Time
 	gaps    []Gap
@@ -81,7 +85,9 @@ type openCut struct {
 	observed int64
 }
 
-func newFold(pick []Selection) *fold { return &fold{pick: pick, rows: make(map[rowID][]byte)} }
+func newFold(pick []Selection) *fold {
+	return &fold{pick: pick, rows: make(map[rowID][]byte), side: make(map[rowID][]byte)}
+}
 
 // picked leaves those that were asked for.
 func (f *fold) picked(changes []Change) []Change {
@@ -194,6 +200,12 @@ func (f *fold) gap(m kept) {
 // row that is not known when it may have come and gone in a gap.
 func (f *fold) put(c Change) bool {
 	id := rowID{c.Table, c.Key}
+	if slices.ContainsFunc(f.pick, func(s Selection) bool { return s.Side && s.has(c.Table, c.Key) }) {
+		if c.Value != nil {
+			f.side[id] = c.Value
+		}
+		return false
+	}
 	old, has := f.rows[id]
 	if c.Value == nil {
 		delete(f.rows, id)
@@ -203,10 +215,10 @@ func (f *fold) put(c Change) bool {
 	return !has || string(old) != string(c.Value)
 }
 
-// state are the selected rows as they are now, in order.
-func (f *fold) state() []Change {
-	out := make([]Change, 0, len(f.rows))
-	for id, value := range f.rows {
+// listed are rows in order.
+func listed(rows map[rowID][]byte) []Change {
+	out := make([]Change, 0, len(rows))
+	for id, value := range rows {
 		out = append(out, Change{Table: id.table, Key: id.key, Value: value})
 	}
 	slices.SortFunc(out, func(a, b Change) int {

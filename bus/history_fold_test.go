@@ -129,11 +129,30 @@ func TestFold(t *testing.T) {
 			if !f.certain {
 				sure = "doubtful"
 			}
-			got = append(got, strings.TrimSpace(fmt.Sprintf("end %d/%d %s %s", f.at.epoch, f.at.seq, sure, inWords(f.state()))))
+			got = append(got, strings.TrimSpace(fmt.Sprintf("end %d/%d %s %s", f.at.epoch, f.at.seq, sure, inWords(listed(f.rows)))))
 			if diff := cmp.Diff(strings.Split(tt.want, "\n"), got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFoldSide: what others refer to is looked up, also when it is gone.
+func TestFoldSide(t *testing.T) {
+	f := newFold([]Selection{{Table: busv1.Table_TABLE_NODES, Prefix: "a"}, {Table: busv1.Table_TABLE_NODES, Prefix: "t", Side: true}})
+	if past, ok := f.restore(position{7, 1}, nowhen(), []Change{{busv1.Table_TABLE_NODES, "a", []byte("1")}, {busv1.Table_TABLE_NODES, "t1", []byte("x")}}); !ok || len(past.Changes) != 1 {
+		t.Errorf("restored %+v", past)
+	}
+	for i, changes := range [][]Change{{{busv1.Table_TABLE_NODES, "t2", []byte("y")}}, {{busv1.Table_TABLE_NODES, "t1", nil}}} {
+		if past, ok := f.take(kept{head: head{position: position{7, uint64(i) + 2}}, body: pack(encodeBatch(changes, 0))}); ok {
+			t.Errorf("told %+v", past)
+		}
+	}
+	if got := inWords(listed(f.side)); got != "t1=x t2=y" {
+		t.Errorf("side rows %s", got)
+	}
+	if got := inWords(listed(f.rows)); got != "a=1" {
+		t.Errorf("rows %s", got)
 	}
 }
 

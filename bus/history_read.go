@@ -61,6 +61,8 @@ type Story struct {
 	From time.Time
 	// Rows are what there was at From, in order.
 	Rows []Change
+	// Side are the rows of side selections, of all times that were looked at.
+	Side []Change
 	// Last is the cut that made Rows what they are; nil when that was before
 	// Checkpoint, from which the history was followed.
 	Last       *Past

@@ -66,6 +66,7 @@ func (t *telling) end(ctx context.Context, end time.Time) error {
 	}
 	t.begin(end.Add(1))
 	t.s.Gaps, t.s.MoreGaps = t.fold.gaps, t.fold.missed
+	t.s.Side = listed(t.fold.side)
 	t.s.Epoch, t.s.Seq, t.s.Heard = t.fold.at.epoch, t.fold.at.seq, t.fold.heard
 	return nil
 }
@@ -103,7 +104,7 @@ func (t *telling) begin(now time.Time) {
 		return
 	}
 	t.begun = true
-	t.s.Rows, t.s.Certain = t.fold.state(), t.fold.certain
+	t.s.Rows, t.s.Certain = listed(t.fold.rows), t.fold.certain
 }
 
 func (t *telling) note(p Past) {

@@ -26,6 +26,9 @@ type Config struct {
 	Options []nats.Option
 	// Explain says why no bus answers; nil means by knocking at its servers.
 	Explain func(error) error
+	// HistoryDomain is the JetStream domain of the log's history, where the mesh
+	// says which; nil where it does not.
+	HistoryDomain *string
 }
 
 const (
@@ -70,10 +73,34 @@ func rollFrom(ctx context.Context, t bus.Transport, cfg Config, listening func(t
 	case ctx.Err() != nil:
 		return Answer{}, fmt.Errorf("asking the mesh: %w", context.Cause(ctx))
 	}
-	if cfg.Explain != nil {
-		return Answer{}, cfg.Explain(err)
+	return Answer{}, cfg.explain(ctx, err)
+}
+
+// explain says why no bus answers.
+func (c Config) explain(ctx context.Context, err error) error {
+	if c.Explain != nil {
+		return c.Explain(err)
 	}
-	return Answer{}, explain(ctx, cfg.Bus, err)
+	return explain(ctx, c.Bus, err)
+}
+
+// Reach waits until t is connected, or says why it is not.
+func (c Config) Reach(ctx context.Context, t bus.Transport) error {
+	waiting, cancel := context.WithTimeout(ctx, cmp.Or(c.Wait, defaultWait))
+	defer cancel()
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	for !t.Connected() {
+		select {
+		case <-tick.C:
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("asking the mesh: %w", context.Cause(ctx))
+			}
+			return c.explain(ctx, bus.ErrDisconnected)
+		}
+	}
+	return nil
 }
 
 // askFor asks until the bus has been away for as long as wait.

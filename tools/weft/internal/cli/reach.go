@@ -61,7 +61,8 @@ func throughCluster(ctx context.Context, flags *kube.Flags, cfg ask.Config) (ask
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Bus.Cluster = cmp.Or(cfg.Bus.Cluster, busCluster(ctx, client))
+	said := busValues(ctx, client)
+	cfg.Bus.Cluster, cfg.HistoryDomain = cmp.Or(cfg.Bus.Cluster, said.Cluster), said.History.Domain
 	cfg.Bus.Servers = []string{"tls://" + security.ServerName}
 	cfg.Wait = max(cmp.Or(cfg.Wait, reachTime), time.Second)
 	way := &forward{ctx: ctx, client: client, ns: ns, pod: pod.GetName()}
@@ -97,23 +98,28 @@ func busTLS(secret *unstructured.Unstructured, ns string) (*tls.Config, error) {
 	}, nil
 }
 
-// busCluster is the name under which the mesh's log is on the bus; empty if the
-// mesh's settings do not tell.
-func busCluster(ctx context.Context, client *kube.Client) string {
+// busSettings are those of the mesh's settings that tell what is on its bus.
+type busSettings struct {
+	Cluster string `json:"cluster"` // the name of the log
+	History struct {
+		Domain *string `json:"domain"`
+	} `json:"history"`
+}
+
+// busValues reads them; empty if the mesh's settings do not tell.
+func busValues(ctx context.Context, client *kube.Client) busSettings {
 	cm, err := client.Get(ctx, kube.ConfigMaps, client.Namespace(), "linkerd-config")
 	if err != nil {
-		return ""
+		return busSettings{}
 	}
 	text, _, _ := unstructured.NestedString(cm.Object, "data", "values")
 	var values struct {
-		Bus struct {
-			Cluster string `json:"cluster"`
-		} `json:"bus"`
+		Bus busSettings `json:"bus"`
 	}
 	if err := yaml.Unmarshal([]byte(text), &values); err != nil {
-		return ""
+		return busSettings{}
 	}
-	return values.Bus.Cluster
+	return values.Bus
 }
 
 // forward makes nats.go's connections lead to a pod.

@@ -49,6 +49,7 @@ func commands() []func() *cobra.Command {
 		authz.Command,
 		whatif.Command,
 		statusCommand,
+		historyCommand,
 		tracing.Command,
 		demo.Command,
 		busd.Command,

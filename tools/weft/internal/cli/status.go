@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,11 +68,7 @@ kubeconfig the one on this machine.`,
 		if err != nil {
 			return err
 		}
-		level := slog.LevelError + 1 // what the bus logs is said better by our own errors
-		if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-			level = slog.LevelDebug
-		}
-		slog.SetDefault(slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level})))
+		quiet(cmd)
 		ctx := cmd.Context()
 		asking := ask.Config{Bus: cfg.Bus, Wait: cfg.Wait, Hear: cfg.Hear}
 		if len(cfg.Bus.Servers) == 0 {

@@ -32,11 +32,12 @@ type layout struct {
 	weft string // how the command was called
 }
 
-func (l layout) shop() string     { return filepath.Join(l.root, "shop") }
-func (l layout) far() string      { return filepath.Join(l.root, "far") }
-func (l layout) mirrored() string { return filepath.Join(l.root, "mirrored") }
-func (l layout) logs() string     { return filepath.Join(l.root, "logs") }
-func (l layout) pods() string     { return filepath.Join(l.root, "pods") }
+func (l layout) shop() string              { return filepath.Join(l.root, "shop") }
+func (l layout) far() string               { return filepath.Join(l.root, "far") }
+func (l layout) mirrored() string          { return filepath.Join(l.root, "mirrored") }
+func (l layout) logs() string              { return filepath.Join(l.root, "logs") }
+func (l layout) history(bus string) string { return filepath.Join(l.root, "history", bus) }
+func (l layout) pods() string              { return filepath.Join(l.root, "pods") }
 
 // Ports, from the base.
 const (
@@ -90,8 +91,8 @@ func plan(l layout, certs *pki.Set) []part {
 	with := func(common []string, more ...string) []string { return append(append([]string{}, common...), more...) }
 
 	parts = append(parts, busPart(l, "bus", portBus), busPart(l, "far-bus", portFarBus))
-	add("watcher", "watcher", with(bus(near), "-source", "dir", "-dir", l.shop()+","+l.mirrored())...)
-	add("far-watcher", "watcher", with(bus(far), "-source", "dir", "-dir", l.far())...)
+	add("watcher", "watcher", with(bus(near), "-source", "dir", "-dir", l.shop()+","+l.mirrored(), "-history.enabled")...)
+	add("far-watcher", "watcher", with(bus(far), "-source", "dir", "-dir", l.far(), "-history.enabled")...)
 	for i, port := range []int{portDestination1, portDestination2} {
 		add(fmt.Sprintf("destination-%d", i+1), "destination", with(bus(near), "-listen", l.addr(port), "-outbound-transport-mode", "transport-header")...)
 	}
@@ -112,6 +113,6 @@ func plan(l layout, certs *pki.Set) []part {
 
 func busPart(l layout, name string, port int) part {
 	return part{spec: child.Spec{
-		Name: name, Path: filepath.Join(l.bin, "weft"), Args: []string{"bus", "--listen", l.addr(port)}, Restart: restartAfter,
+		Name: name, Path: filepath.Join(l.bin, "weft"), Args: []string{"bus", "--listen", l.addr(port), "--history", l.history(name)}, Restart: restartAfter,
 	}}
 }

@@ -65,7 +65,7 @@ type Skipped struct {
 
 // From makes the status of a roll as of now.
 func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status {
-	s := Status{Source: source, Cluster: clean(cluster), Processes: []Process{}, Skipped: []Skipped{}, Notes: []string{}}
+	s := Status{Source: source, Cluster: Clean(cluster), Processes: []Process{}, Skipped: []Skipped{}, Notes: []string{}}
 	for _, e := range roll.GetEntries() {
 		p := process(e, now)
 		s.Processes = append(s.Processes, p)
@@ -75,7 +75,7 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 			continue
 		}
 		for _, o := range e.GetPresence().GetSkipped() {
-			s.Skipped = append(s.Skipped, Skipped{Object: clean(o.GetObject()), Reason: clean(o.GetReason())})
+			s.Skipped = append(s.Skipped, Skipped{Object: Clean(o.GetObject()), Reason: Clean(o.GetReason())})
 		}
 		s.Unmeshed = max(s.Unmeshed, e.GetPresence().GetUnmeshed()) // of two leaders, each counts all
 		s.SkippedTotal += max(e.GetPresence().GetSkippedTotal(), uint32(len(e.GetPresence().GetSkipped())))
@@ -103,7 +103,7 @@ func process(e *busv1.RollEntry, now time.Time) Process {
 	p := e.GetPresence()
 	heard := now.Sub(time.Unix(0, e.GetLastHeardNs()))
 	return Process{
-		Service: clean(p.GetService()), Instance: clean(p.GetInstance()), Version: clean(p.GetVersion()), Host: clean(p.GetHost()),
+		Service: Clean(p.GetService()), Instance: Clean(p.GetInstance()), Version: Clean(p.GetVersion()), Host: Clean(p.GetHost()),
 		Epoch: p.GetEpoch(), Seq: p.GetSeq(), Ready: p.GetReady(), Leader: p.GetLeader(),
 		State:   bus.HealthOf(p, heard),
 		LagMs:   float64(max(0, p.GetLagNs())/1000) / 1000,
@@ -175,8 +175,8 @@ func notes(s Status) []string {
 // longest is the most that is shown of one name or reason.
 const longest = 300
 
-// clean makes text from the bus fit for a terminal: one line, printable, short.
-func clean(text string) string {
+// Clean makes text from the bus fit for a terminal: one line, printable, short.
+func Clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t' || r == '\r':
