@@ -53,7 +53,7 @@ func client1(t *testing.T, addr, authority string) func(int) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		all[i] = &conn{Conn: c, ask: bytes.Clone(ask), buf: make([]byte, 8<<10)}
+		all[i] = &conn{Conn: c, ask: bytes.Clone(ask), buf: make([]byte, 8<<10), n: i * 1e8}
 	}
 	one := func(c *conn) error {
 		c.n++
