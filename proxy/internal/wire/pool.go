@@ -38,8 +38,8 @@ func Get(n int) []byte {
 // Put gives a buffer of Get back. Nobody may use it any more.
 func Put(b []byte) {
 	if poisoned {
-		for i := range b[:cap(b)] {
-			b[:cap(b)][i] = 0xdd
+		for rest := b[:cap(b)]; len(rest) > 0; {
+			rest = rest[copy(rest, poison[:]):]
 		}
 	}
 	switch cap(b) {
