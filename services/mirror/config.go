@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -21,17 +23,24 @@ import (
 )
 
 type config struct {
-	ClusterName       string     `help:"the other cluster's name; copies are called <service>-<name>"`
-	Remote            bus.Config `help:"the other cluster's bus; its cluster is -cluster-name unless given"`
-	RemoteDomain      string     `help:"the other cluster's DNS domain"`
-	RemoteTrustDomain string     `help:"what identities of the other cluster end in"`
-	Gateway           gateway    `help:"the other cluster's gateway; without one its pods are reached directly"`
-	Sink              string     `help:"where copies are written: kube or dir"`
-	Dir               string     `help:"for -sink dir: the directory, which a watcher reads"`
-	Kubeconfig        string     `help:"for -sink kube: kubeconfig; empty means the pod's own account"`
-	Unlink            bool       `help:"remove every copy of the cluster and end"`
-	Bus               bus.Config `help:"this cluster's bus, to announce this process; with no servers it is not announced"`
-	Obs               obs.Config `help:"logs, metrics and traces"`
+	ClusterName              string     `help:"the other cluster's name; copies are called <service>-<name>"`
+	LocalMirror              bool       `help:"take care of this cluster's own members of federated services, read from its -bus"`
+	Remote                   bus.Config `help:"the other cluster's bus; its cluster is -cluster-name unless given"`
+	RemoteDomain             string     `help:"the other cluster's DNS domain"`
+	RemoteTrustDomain        string     `help:"what identities of the other cluster end in"`
+	Gateway                  gateway    `help:"the other cluster's gateway; without one its pods are reached directly"`
+	Selector                 string     `help:"labels of services that get a copy with endpoints; only labels of mirror.linkerd.io and multicluster.linkerd.io are known; empty selects none"`
+	RemoteDiscoverySelector  string     `help:"labels of services that are looked up in the other cluster by each client's control plane; empty selects none"`
+	FederatedServiceSelector string     `help:"labels of services that join the federated service of their name; empty selects none"`
+	ExcludedAnnotations      []string   `help:"annotations that are not copied; prefix/* for all that begin so"`
+	ExcludedLabels           []string   `help:"labels that are not copied; prefix/* for all that begin so"`
+	EnableNamespaceCreation  bool       `help:"for -sink kube: make a namespace that a copy needs; without it such services are reported and skipped"`
+	Sink                     string     `help:"where copies are written: kube or dir"`
+	Dir                      string     `help:"for -sink dir: the directory, which a watcher reads"`
+	Kubeconfig               string     `help:"for -sink kube: kubeconfig; empty means the pod's own account"`
+	Unlink                   bool       `help:"remove every copy of the cluster and end"`
+	Bus                      bus.Config `help:"this cluster's bus, to announce this process; with no servers it is not announced"`
+	Obs                      obs.Config `help:"logs, metrics and traces"`
 }
 
 // gateway is how the other cluster is entered.
@@ -46,16 +55,33 @@ func defaults() config {
 		RemoteDomain:      "cluster.local",
 		RemoteTrustDomain: "cluster.local",
 		Gateway:           gateway{Port: 4143},
-		Sink:              "kube",
-		Obs:               obs.Config{Admin: "127.0.0.1:9999"},
+
+		Selector:                 "mirror.linkerd.io/exported=true",
+		RemoteDiscoverySelector:  "mirror.linkerd.io/exported=remote-discovery",
+		FederatedServiceSelector: "mirror.linkerd.io/federated=member",
+
+		Sink: "kube",
+		Obs:  obs.Config{Admin: "127.0.0.1:9999"},
 	}
 }
 
 // Check judges the settings.
 func (c config) Check() error {
 	var errs []error
-	if problems := validation.IsDNS1123Label(c.ClusterName); len(problems) > 0 {
+	switch problems := validation.IsDNS1123Label(c.ClusterName); {
+	case c.LocalMirror && c.ClusterName != "":
+		errs = append(errs, conf.Bad("ClusterName", "%q names another cluster, and -local-mirror is about this one", c.ClusterName))
+	case c.LocalMirror && !c.Unlink && len(c.Bus.Servers) == 0:
+		errs = append(errs, conf.Bad("LocalMirror", "it needs -bus.servers, this cluster's bus"))
+	case !c.LocalMirror && len(problems) > 0:
 		errs = append(errs, conf.Bad("ClusterName", "%q is not a DNS label: %s", c.ClusterName, problems[0]))
+	}
+	for field, text := range map[string]string{
+		"Selector": c.Selector, "RemoteDiscoverySelector": c.RemoteDiscoverySelector, "FederatedServiceSelector": c.FederatedServiceSelector,
+	} {
+		if _, err := selector(text); err != nil {
+			errs = append(errs, conf.Bad(field, "%w", err))
+		}
 	}
 	switch {
 	case c.Sink != "kube" && c.Sink != "dir":
@@ -77,7 +103,42 @@ func (g gateway) Check() error {
 	return nil
 }
 
+// selector reads a label selector; empty selects nothing, as in a Link.
+func selector(text string) (labels.Selector, error) {
+	if strings.TrimSpace(text) == "" {
+		return labels.Nothing(), nil
+	}
+	s, err := labels.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a label selector: %w", text, err)
+	}
+	wanted, _ := s.Requirements()
+	for _, r := range wanted {
+		if !strings.HasPrefix(r.Key(), "mirror.linkerd.io/") && !strings.HasPrefix(r.Key(), "multicluster.linkerd.io/") {
+			return nil, fmt.Errorf("label %q is not on the other cluster's bus: those of mirror.linkerd.io and multicluster.linkerd.io are", r.Key())
+		}
+	}
+	return s, nil
+}
+
+// rules are those of the selectors, which Check has judged.
+func (c config) rules() (derive.Rules, error) {
+	r := derive.Rules{ExcludedAnnotations: c.ExcludedAnnotations, ExcludedLabels: c.ExcludedLabels}
+	var errs [3]error
+	r.Exported, errs[0] = selector(c.Selector)
+	r.RemoteDiscovery, errs[1] = selector(c.RemoteDiscoverySelector)
+	r.Federated, errs[2] = selector(c.FederatedServiceSelector)
+	if c.LocalMirror { // a cluster has no copies of its own services
+		r.Exported, r.RemoteDiscovery = labels.Nothing(), labels.Nothing()
+	}
+	return r, errors.Join(errs[:]...)
+}
+
+// remote is the bus whose services are taken over.
 func (c config) remote() bus.Config {
+	if c.LocalMirror {
+		return c.Bus
+	}
 	r := c.Remote
 	if r.Cluster == "" {
 		r.Cluster = c.ClusterName
@@ -85,9 +146,9 @@ func (c config) remote() bus.Config {
 	return r
 }
 
-func (c config) gateway() resolver {
+func (c config) gateway(rules derive.Rules) resolver {
 	return resolver{
-		link: derive.Link{Cluster: c.ClusterName, Domain: c.RemoteDomain, TrustDomain: c.RemoteTrustDomain},
+		link: derive.Link{Cluster: c.ClusterName, Rules: rules, Domain: c.RemoteDomain, TrustDomain: c.RemoteTrustDomain},
 		gw:   c.Gateway, lookup: net.DefaultResolver.LookupNetIP,
 	}
 }
@@ -143,5 +204,5 @@ func openSink(cfg config) (sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the Kubernetes client: %w", err)
 	}
-	return &kube.Sink{Client: api, Cluster: cfg.ClusterName}, nil
+	return &kube.Sink{Client: api, Cluster: cfg.ClusterName, CreateNamespaces: cfg.EnableNamespaceCreation}, nil
 }

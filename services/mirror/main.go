@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -30,6 +31,10 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
+	rules, err := cfg.rules()
+	if err != nil {
+		return err
+	}
 	out, err := openSink(cfg)
 	if err != nil {
 		return err
@@ -47,9 +52,9 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
-	reader := bus.NewReader(remote, bus.ReaderConfig{Registry: s.Metrics()})
-	there := feed.New(reader)
-	loop := reconcile.New(there, cfg.gateway(), out, reconcile.Config{}, s.Metrics())
+	reader := bus.NewReader(remote, bus.ReaderConfig{Registry: s.Metrics(), Tables: feed.Tables()})
+	there := feed.New(reader, rules)
+	loop := reconcile.New(there, cfg.gateway(rules), out, reconcile.Config{}, s.Metrics())
 
 	s.Part("remote bus", remote.Run)
 	s.Part("remote log", reader.Run)
@@ -62,11 +67,16 @@ func wire(ctx context.Context, s *run.Service) error {
 	return nil
 }
 
-// unlink removes every copy of the cluster.
+// unlink removes every copy of the cluster, and it from federated services.
 func unlink(ctx context.Context, out sink, cluster string) error {
-	done, err := out.Apply(ctx, nil)
-	slog.Info("copies removed", obs.Cluster(cluster), slog.Int("deleted", done.Deleted))
-	return err
+	var done reconcile.Done
+	var err error
+	if cluster != "" {
+		done, err = out.Apply(ctx, nil)
+	}
+	left, joinErr := out.Join(ctx, nil)
+	slog.Info("copies removed", obs.Cluster(cluster), slog.Int("deleted", done.Deleted+left.Deleted), slog.Int("left", left.Updated))
+	return errors.Join(err, joinErr)
 }
 
 // presenceEvery is how often a process says that it is alive.
@@ -117,4 +127,5 @@ func announce(ctx context.Context, s *run.Service, cfg config, other link) error
 // sink is where copies go.
 type sink interface {
 	Apply(ctx context.Context, want []derive.Mirror) (reconcile.Done, error)
+	Join(ctx context.Context, want []derive.Member) (reconcile.Done, error)
 }

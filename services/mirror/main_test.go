@@ -35,6 +35,12 @@ func TestCheck(t *testing.T) {
 		{[]string{"-gateway.address", "192.0.2.1,gw.example", "-gateway.identity", "gw"}, ""},
 		{[]string{"-cluster-name", ""}, "cluster-name"},
 		{[]string{"-cluster-name", "a.b"}, "cluster-name"},
+		{[]string{"-local-mirror"}, "cluster-name"},
+		{[]string{"-cluster-name", "", "-local-mirror"}, "local-mirror"},
+		{[]string{"-cluster-name", "", "-local-mirror", "-bus.servers", "nats://x:4222"}, ""},
+		{[]string{"-selector", "", "-federated-service-selector", "mirror.linkerd.io/federated in (member, yes)"}, ""},
+		{[]string{"-selector", "app=kiln"}, "is not on the other cluster's bus"},
+		{[]string{"-remote-discovery-selector", "=="}, "remote-discovery-selector"},
 		{[]string{"-sink", "file"}, "sink"},
 		{[]string{"-sink", "dir"}, "dir"},
 		{[]string{"-gateway.address", "192.0.2.1"}, "gateway.identity"},
@@ -133,9 +139,9 @@ func TestLink(t *testing.T) {
 		standby := bus.NewReader(there, bus.ReaderConfig{})
 		writer := bus.NewWriter(there, standby, bus.WriterConfig{})
 		reader := bus.NewReader(here, bus.ReaderConfig{})
-		copies := feed.New(reader)
+		copies := feed.New(reader, derive.Rules{})
 		out := &dir.Sink{Path: t.TempDir(), Cluster: "east"}
-		link := config{ClusterName: "east", RemoteDomain: "cluster.local", RemoteTrustDomain: "cluster.local"}.gateway()
+		link := config{ClusterName: "east", RemoteDomain: "cluster.local", RemoteTrustDomain: "cluster.local"}.gateway(derive.Rules{})
 		loop := reconcile.New(copies, link, out, reconcile.Config{}, prometheus.NewPedanticRegistry())
 		for _, part := range []func(context.Context) error{there.Run, standby.Run, writer.Run, here.Run, reader.Run, copies.Run, loop.Run} {
 			run(part)

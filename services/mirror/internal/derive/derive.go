@@ -37,14 +37,16 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	ManagedBy      = "weft-mirror"
 
-	exportedAll = "true"
-	ownPrefix   = "mirror.linkerd.io"
+	ownPrefix = "mirror.linkerd.io"
 )
 
 // Link is what is known of the other cluster beside its rows.
 type Link struct {
-	// Cluster names it; mirrors are called <service>-<cluster>.
+	// Cluster names it; mirrors are called <service>-<cluster>. Empty means this
+	// cluster itself, whose services have no copies but may be federated.
 	Cluster string
+	// Rules say which services are taken over.
+	Rules Rules
 	// Domain is its DNS domain, for the name a gateway is asked for.
 	Domain string
 	// TrustDomain is what its identities end in.
@@ -87,9 +89,6 @@ type Problem struct {
 	Reason  string
 }
 
-// Exported says whether a service's labels ask for a copy of it.
-func Exported(svc *busv1.Service) bool { return svc.GetLabels()[LabelExported] == exportedAll }
-
 // Mirrors gives every copy that should exist here, in the order of their keys.
 func Mirrors(t Tables, link Link) ([]Mirror, []Problem) {
 	var (
@@ -98,11 +97,12 @@ func Mirrors(t Tables, link Link) ([]Mirror, []Problem) {
 		seen = map[string]bool{}
 	)
 	for _, svc := range t.Services {
-		if !Exported(svc) {
+		discovered := link.Rules.discovered(svc)
+		if !discovered && !link.Rules.Endpoints(svc) {
 			continue
 		}
 		key := svc.GetNamespace() + "/" + svc.GetName()
-		if reason := refuse(svc, link); reason != "" {
+		if reason := refuse(svc, svc.GetName()+"-"+link.Cluster); reason != "" {
 			bad = append(bad, Problem{Service: key, Reason: reason})
 			continue
 		}
@@ -111,9 +111,13 @@ func Mirrors(t Tables, link Link) ([]Mirror, []Problem) {
 			continue // rows have unique keys; a caller's mistake must not make two
 		}
 		seen[m.Key()] = true
-		if len(link.Gateway.Addresses) > 0 {
+		switch {
+		case discovered:
+			// Without slices of its own: whoever asks is answered from there.
+			m.Service.Labels[labelRemoteCluster], m.Service.Labels[labelRemoteService] = link.Cluster, svc.GetName()
+		case len(link.Gateway.Addresses) > 0:
 			m.Slices = throughGateway(m.Service, t.Endpoints[key], link)
-		} else {
+		default:
 			m.Slices = direct(m.Service, t, t.Endpoints[key], link)
 		}
 		out = append(out, m)
@@ -123,8 +127,8 @@ func Mirrors(t Tables, link Link) ([]Mirror, []Problem) {
 	return out, bad
 }
 
-// refuse is why a service cannot be copied; empty means that it can.
-func refuse(svc *busv1.Service, link Link) string {
+// refuse is why a service cannot be copied under a name; empty means that it can.
+func refuse(svc *busv1.Service, name string) string {
 	if svc.GetExternalName() {
 		return "it is of type ExternalName"
 	}
@@ -136,7 +140,6 @@ func refuse(svc *busv1.Service, link Link) string {
 	if problems := validation.IsDNS1123Label(svc.GetNamespace()); len(problems) > 0 {
 		return fmt.Sprintf("%.80q is not a namespace's name: %s", svc.GetNamespace(), problems[0])
 	}
-	name := svc.GetName() + "-" + link.Cluster
 	if problems := validation.IsDNS1035Label(name); len(problems) > 0 {
 		return fmt.Sprintf("%.80q would not be a service's name: %s", name, problems[0])
 	}
@@ -149,30 +152,23 @@ func service(svc *busv1.Service, link Link) *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   svc.GetNamespace(),
 			Name:        svc.GetName() + "-" + link.Cluster,
-			Labels:      labels(link),
+			Labels:      marks(link),
 			Annotations: map[string]string{},
 		},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports(svc)},
 	}
-	for key, value := range svc.GetLabels() {
-		if !strings.HasPrefix(key, ownPrefix) {
+	for key, value := range copied(svc.GetLabels(), link.Rules.ExcludedLabels) {
+		if key != LabelManagedBy {
 			out.Labels[key] = value
 		}
 	}
-	maps.Copy(out.Annotations, svc.GetAnnotations())
-	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, ownPrefix) })
+	maps.Copy(out.Annotations, copied(svc.GetAnnotations(), link.Rules.ExcludedAnnotations))
 	out.Annotations[AnnotationRemote] = fullName(svc.GetNamespace(), svc.GetName(), link)
-	for _, p := range svc.GetPorts() {
-		out.Spec.Ports = append(out.Spec.Ports, corev1.ServicePort{
-			Name: p.GetName(), Protocol: protocol(p.GetProtocol()),
-			Port: int32(p.GetPort()), TargetPort: target(p),
-		})
-	}
 	return out
 }
 
-// labels are on every object of ours.
-func labels(link Link) map[string]string {
+// marks are on every object of ours.
+func marks(link Link) map[string]string {
 	return map[string]string{
 		LabelManagedBy: ManagedBy,
 		LabelMirrored:  "true",

@@ -187,7 +187,7 @@ func (m *members) slice(svc *corev1.Service, name string, endpoints []discoveryv
 	s := &discoveryv1.EndpointSlice{
 		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: svc.Namespace, Name: name, Labels: labels(link), Annotations: map[string]string{},
+			Namespace: svc.Namespace, Name: name, Labels: marks(link), Annotations: map[string]string{},
 		},
 		AddressType: m.family,
 		Endpoints:   endpoints,

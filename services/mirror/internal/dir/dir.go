@@ -132,7 +132,11 @@ func replace(path string, content []byte) error {
 // Manifest is a copy as YAML documents: the Service, then its slices.
 func Manifest(m derive.Mirror) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Written by weft's mirror; changes are lost. Source: %s\n", m.Service.Annotations[derive.AnnotationRemote])
+	source := m.Service.Annotations[derive.AnnotationRemote]
+	if derive.IsFederated(m.Service) {
+		source = "all clusters that are named"
+	}
+	fmt.Fprintf(&b, "# Written by weft's mirror; changes are lost. Source: %s\n", source)
 	objects := []any{m.Service}
 	for _, s := range m.Slices {
 		objects = append(objects, s)

@@ -1,5 +1,5 @@
 // Package feed follows the other cluster's log and keeps of it what copies are
-// made from: the exported services, and which endpoints belong to which service.
+// made from: the services that are wanted, and which endpoints belong to which service.
 //
 // One goroutine runs Run; any other may ask for Tables. Before the first
 // complete state there are no tables: unknown is not empty.
@@ -28,20 +28,28 @@ type log interface {
 
 // Feed is the index over the log.
 type Feed struct {
-	log log
+	log   log
+	rules derive.Rules
 
 	mu       sync.Mutex
 	synced   bool
-	services map[string]*busv1.Service // exported ones, by row key
+	services map[string]*busv1.Service // those that rules want, by row key
 	// endpoints are keys of endpoint rows by the row key of their service; the
 	// rows themselves stay in the log's copy.
 	endpoints map[string]map[string]bool
 	changed   chan struct{} // one token: something changed since it was taken
 }
 
-// New makes a feed of what log reads.
-func New(log log) *Feed {
-	return &Feed{log: log, changed: make(chan struct{}, 1)}
+// Tables are those that a feed reads.
+func Tables() []busv1.Table {
+	return []busv1.Table{
+		busv1.Table_TABLE_SERVICES, busv1.Table_TABLE_ENDPOINTS, busv1.Table_TABLE_WORKLOADS, busv1.Table_TABLE_TEMPLATES,
+	}
+}
+
+// New makes a feed of what log reads, for the services that rules want.
+func New(log log, rules derive.Rules) *Feed {
+	return &Feed{log: log, rules: rules, changed: make(chan struct{}, 1)}
 }
 
 // Changed gets a token after every change that may matter.
@@ -98,7 +106,7 @@ func (f *Feed) service(c bus.Change) bool {
 		slog.Error("service row cannot be read", obs.Object(c.Key), obs.Error(err))
 		return had
 	}
-	if !derive.Exported(row) {
+	if !f.rules.Wanted(row) {
 		return had
 	}
 	f.services[c.Key] = row
@@ -140,6 +148,9 @@ func (f *Feed) Tables() (derive.Tables, bool) {
 	}
 	for key, svc := range f.services {
 		t.Services = append(t.Services, svc)
+		if !f.rules.Endpoints(svc) {
+			continue
+		}
 		name := svc.GetNamespace() + "/" + svc.GetName()
 		for ep := range f.endpoints[key] {
 			row := &busv1.Endpoint{}

@@ -72,7 +72,7 @@ func start(t *testing.T) *other {
 	w := bus.NewWriter(there, standby, bus.WriterConfig{})
 	here := mem.Join("east")
 	reader := bus.NewReader(here, bus.ReaderConfig{})
-	f := feed.New(reader)
+	f := feed.New(reader, derive.Rules{})
 	for _, part := range []func(context.Context) error{there.Run, standby.Run, w.Run, here.Run, reader.Run, f.Run} {
 		run(part)
 	}

@@ -35,6 +35,7 @@ type API interface {
 	Services(namespace string) Services
 	Slices(namespace string) Slices
 	Namespaces(ctx context.Context, o metav1.ListOptions) (*corev1.NamespaceList, error)
+	CreateNamespace(ctx context.Context, ns *corev1.Namespace) error
 }
 
 // api talks to an API server. client-go's typed clients would bring every group
@@ -105,6 +106,10 @@ func (a *api) Namespaces(ctx context.Context, o metav1.ListOptions) (*corev1.Nam
 	list := new(corev1.NamespaceList)
 	err := a.core.Get().Resource("namespaces").VersionedParams(&o, a.params).Do(ctx).Into(list)
 	return list, err
+}
+
+func (a *api) CreateNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	return a.core.Post().Resource("namespaces").Body(ns).Do(ctx).Error()
 }
 
 type named interface {

@@ -25,7 +25,10 @@ import (
 // Sink is the local cluster.
 type Sink struct {
 	Client  API
-	Cluster string // the other one
+	Cluster string // the other one; empty for this one's part in federated services
+	// CreateNamespaces makes a namespace that a copy needs; else the copy is a
+	// problem.
+	CreateNamespaces bool
 }
 
 // round is one Apply.
@@ -56,10 +59,7 @@ func (s *Sink) Apply(ctx context.Context, want []derive.Mirror) (reconcile.Done,
 		if ctx.Err() != nil {
 			return r.done, context.Cause(ctx)
 		}
-		if !namespaces[m.Service.Namespace] {
-			r.done.Problems = append(r.done.Problems, derive.Problem{
-				Service: m.Key(), Reason: "its namespace does not exist in this cluster",
-			})
+		if !r.hasNamespace(ctx, namespaces, m.Service.Namespace, m.Key()) {
 			// Were it there, it would have gone with its namespace.
 			delete(r.services, m.Key())
 			continue
@@ -107,6 +107,33 @@ func (s *Sink) namespaces(ctx context.Context) (map[string]bool, error) {
 		out[n.Name] = n.DeletionTimestamp == nil
 	}
 	return out, nil
+}
+
+// hasNamespace says whether a namespace exists, or could be made.
+func (r *round) hasNamespace(ctx context.Context, known map[string]bool, name, key string) bool {
+	alive, there := known[name]
+	switch {
+	case alive:
+		return true
+	case there || !r.CreateNamespaces:
+		reason := "its namespace does not exist in this cluster"
+		if there {
+			reason = "its namespace is being deleted in this cluster"
+		}
+		r.done.Problems = append(r.done.Problems, derive.Problem{Service: key, Reason: reason})
+		return false
+	}
+	marks := map[string]string{derive.LabelMirrored: "true"}
+	if r.Cluster != "" {
+		marks[derive.LabelCluster] = r.Cluster
+	}
+	err := r.Client.CreateNamespace(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: marks}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		r.failed("making the namespace of", key, err)
+		return false
+	}
+	known[name] = true
+	return true
 }
 
 // mirror writes one copy: the service first, since its slices name it as their

@@ -51,6 +51,11 @@ func (f fakeAPI) Namespaces(ctx context.Context, o metav1.ListOptions) (*corev1.
 	return f.set.Namespaces().List(ctx, o)
 }
 
+func (f fakeAPI) CreateNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	_, err := f.set.Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	return err
+}
+
 func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

@@ -7,6 +7,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -29,12 +30,19 @@ type sink interface {
 	// Apply makes the copies exactly these. Problems are copies that cannot be
 	// written as long as things are as they are; an error is worth another try.
 	Apply(ctx context.Context, want []derive.Mirror) (Done, error)
+	// Join makes the cluster a member of exactly these federated services.
+	Join(ctx context.Context, want []derive.Member) (Done, error)
 }
 
 // Done is what a round changed.
 type Done struct {
 	Created, Updated, Deleted int
 	Problems                  []derive.Problem
+}
+
+func (d *Done) add(o Done) {
+	d.Created, d.Updated, d.Deleted = d.Created+o.Created, d.Updated+o.Updated, d.Deleted+o.Deleted
+	d.Problems = append(d.Problems, o.Problems...)
 }
 
 // links tells how the other cluster is reached now: names of gateways may
@@ -69,10 +77,10 @@ type Loop struct {
 	sink   sink
 	cfg    Config
 
-	mirrored, refused prometheus.Gauge
-	changes           *prometheus.CounterVec
-	failures          prometheus.Counter
-	problems          []derive.Problem // of the last round: each is reported once
+	mirrored, federated, refused prometheus.Gauge
+	changes                      *prometheus.CounterVec
+	failures                     prometheus.Counter
+	problems                     []derive.Problem // of the last round: each is reported once
 }
 
 // New makes a loop whose metrics are in reg.
@@ -91,6 +99,9 @@ func New(source source, links links, sink sink, cfg Config, reg prometheus.Regis
 		mirrored: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weft_mirror_services", Help: "Services of the other cluster that should exist here.",
 		}),
+		federated: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weft_mirror_federated_services", Help: "Federated services that the other cluster should be a member of.",
+		}),
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weft_mirror_refused_services", Help: "Exported services that cannot be copied; the log says why.",
 		}),
@@ -101,7 +112,7 @@ func New(source source, links links, sink sink, cfg Config, reg prometheus.Regis
 			Name: "weft_mirror_failed_rounds_total", Help: "Rounds that could not write everything.",
 		}),
 	}
-	reg.MustRegister(l.mirrored, l.refused, l.changes, l.failures)
+	reg.MustRegister(l.mirrored, l.federated, l.refused, l.changes, l.failures)
 	return l
 }
 
@@ -164,9 +175,19 @@ func (l *Loop) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	want, bad := derive.Mirrors(tables, link)
-	done, err := l.sink.Apply(ctx, want)
-	bad = append(bad, done.Problems...)
+	var want []derive.Mirror
+	var bad []derive.Problem
+	var done Done
+	if link.Cluster != "" {
+		want, bad = derive.Mirrors(tables, link)
+		done, err = l.sink.Apply(ctx, want)
+	}
+	members, alone := derive.Members(tables, link)
+	joined, joinErr := l.sink.Join(ctx, members)
+	done.add(joined)
+	err = errors.Join(err, joinErr)
+	bad = append(append(bad, alone...), done.Problems...)
+	l.federated.Set(float64(len(members)))
 	l.mirrored.Set(float64(len(want)))
 	l.refused.Set(float64(len(bad)))
 	for change, n := range map[string]int{"created": done.Created, "updated": done.Updated, "deleted": done.Deleted} {

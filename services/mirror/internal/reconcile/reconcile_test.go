@@ -41,7 +41,7 @@ func (f *there) export(names ...string) {
 	for _, n := range names {
 		f.tables.Services = append(f.tables.Services, &busv1.Service{
 			Namespace: "pottery", Name: n, Ports: []*busv1.ServicePort{{Port: 80}},
-			Labels: map[string]string{derive.LabelExported: "true"},
+			Labels: map[string]string{derive.LabelExported: "true", derive.LabelFederated: "member"},
 		})
 	}
 	select {
@@ -52,14 +52,23 @@ func (f *there) export(names ...string) {
 
 // here remembers what it was told and fails as often as it is asked to.
 type here struct {
-	mu     sync.Mutex
-	fail   int
-	rounds []int // number of copies wanted in each round
-	at     []time.Duration
-	begun  time.Time
+	mu      sync.Mutex
+	fail    int
+	rounds  []int // number of copies wanted in each round
+	joined  []int // number of members
+	joinErr error
+	at      []time.Duration
+	begun   time.Time
 }
 
 var errDown = errors.New("the sink is down")
+
+func (s *here) Join(_ context.Context, want []derive.Member) (reconcile.Done, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.joined = append(s.joined, len(want))
+	return reconcile.Done{}, s.joinErr
+}
 
 func (s *here) Apply(_ context.Context, want []derive.Mirror) (reconcile.Done, error) {
 	s.mu.Lock()
@@ -85,9 +94,15 @@ func (s *here) last() int {
 	return s.rounds[len(s.rounds)-1]
 }
 
-type link struct{ err error }
+type link struct {
+	err   error
+	local bool // no other cluster
+}
 
 func (l link) Link(context.Context) (derive.Link, error) {
+	if l.local {
+		return derive.Link{}, l.err
+	}
 	return derive.Link{Cluster: "east", Domain: "cluster.local"}, l.err
 }
 
@@ -197,6 +212,24 @@ func TestUnknownGatewayWritesNothing(t *testing.T) {
 		if n := s.count(); n != 0 {
 			t.Errorf("%d rounds were written, want none", n)
 		}
+		stop()
+	})
+}
+
+// A cluster has no copies of its own services; it joins federated ones. A
+// failure is tried again.
+func TestLocalMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := newThere(), &here{joinErr: errDown}
+		f.export("kiln", "wheel")
+		<-f.changed
+		stop := run(t, f, link{local: true}, s)
+		pass(20 * time.Second)
+		s.mu.Lock()
+		if len(s.rounds) > 0 || len(s.joined) < 5 || s.joined[0] != 2 {
+			t.Errorf("copies in %v, members in %v", s.rounds, s.joined)
+		}
+		s.mu.Unlock()
 		stop()
 	})
 }
