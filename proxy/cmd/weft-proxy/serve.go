@@ -38,21 +38,24 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	metrics := tell.New(tell.Config{RetainIdle: cfg.MetricsIdle})
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), metrics, buildInfo())
 
+	dialer := func(client string) control.Dialer {
+		return control.Dialer{TTL: cfg.DNS, Told: control.Told{Client: client, Metrics: metrics}}
+	}
 	local, err := identity.New(identity.Deps{
 		Config: cfg.Identity, Log: log, Metrics: reg,
 		Dial: func(ctx context.Context, l *identity.Local) (*grpc.ClientConn, error) {
-			return control.Dial(ctx, cfg.Identity.Svc, l)
+			return dialer("identity").Dial(ctx, cfg.Identity.Svc, l)
 		},
 	})
 	if err != nil {
 		return err
 	}
-	policy, err := control.Dial(ctx, cfg.Policy.Svc, local)
+	policy, err := dialer("policy").Dial(ctx, cfg.Policy.Svc, local)
 	if err != nil {
 		return err
 	}
 	defer policy.Close()
-	destination, err := control.Dial(ctx, cfg.Destination.Svc, local)
+	destination, err := dialer("destination").Dial(ctx, cfg.Destination.Svc, local)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func watch(ctx context.Context, cfg config.Config, local *identity.Local, m *tel
 		w.access = accesslog.New(stderr, format, dropped.Inc)
 	}
 	if cfg.Trace.Svc.Addr != "" {
-		if err := w.trace(ctx, cfg.Trace, local, m, log); err != nil {
+		if err := w.trace(ctx, cfg.Trace, cfg.DNS, local, m, log); err != nil {
 			return nil, err
 		}
 	}
@@ -55,8 +55,9 @@ func watch(ctx context.Context, cfg config.Config, local *identity.Local, m *tel
 	return w, nil
 }
 
-func (w *watchers) trace(ctx context.Context, cfg config.Trace, local *identity.Local, m *tell.Metrics, log *slog.Logger) error {
-	conn, err := control.Dial(ctx, cfg.Svc, local)
+func (w *watchers) trace(ctx context.Context, cfg config.Trace, ttl config.DNS, local *identity.Local, m *tell.Metrics, log *slog.Logger) error {
+	dialer := control.Dialer{TTL: ttl, Told: control.Told{Client: "trace_collector", Metrics: m}}
+	conn, err := dialer.Dial(ctx, cfg.Svc, local)
 	if err != nil {
 		return err
 	}

@@ -39,9 +39,20 @@ const (
 // serviceConfig spreads calls over all addresses of the name.
 const serviceConfig = `{"loadBalancingConfig":[{"round_robin":{}}]}`
 
+// A Dialer makes connections to the control plane. The zero value works.
+type Dialer struct {
+	TTL  config.DNS
+	Told Told
+}
+
+// Dial is Dialer's, counting nothing.
+func Dial(ctx context.Context, svc config.Svc, local *identity.Local) (*grpc.ClientConn, error) {
+	return Dialer{}.Dial(ctx, svc, local)
+}
+
 // Dial returns a connection to svc, which is made when first used and remade for
 // ever. local is the identity shown to the service; it may be nil for loopback.
-func Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.ClientConn, error) {
+func (d Dialer) Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if !svc.Loopback() {
 		if svc.Name == "" || local == nil {
@@ -49,7 +60,11 @@ func Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.Clien
 		}
 		creds = meshTLS{config: local.ClientTLS(svc.Name, svc.Name)}
 	}
-	target, opts := where(svc.Addrs())
+	told := d.Told.to(svc)
+	target, opts := d.where(svc.Addrs(), told)
+	if told.Metrics != nil {
+		opts = append(opts, grpc.WithStatsHandler(told))
+	}
 	opts = append(opts,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithAuthority(svc.Addrs()[0]),
@@ -75,16 +90,21 @@ func Dial(_ context.Context, svc config.Svc, local *identity.Local) (*grpc.Clien
 }
 
 // where resolves a single name by DNS, and takes several addresses as they are.
-func where(addrs []string) (target string, opts []grpc.DialOption) {
+func (d Dialer) where(addrs []string, told Told) (target string, opts []grpc.DialOption) {
 	for i, addr := range addrs {
 		if host, port, ok := strings.Cut(addr, ":"); ok && strings.EqualFold(host, "localhost.") {
 			addrs[i] = "127.0.0.1:" + port // answered without DNS
 		}
 	}
 	if len(addrs) == 1 {
-		return "dns:///" + addrs[0], nil
+		if n, ok := newNames(addrs[0], d.TTL, told); ok {
+			return "weft:///" + addrs[0], []grpc.DialOption{grpc.WithResolvers(builder{n})}
+		}
+		told.endpoints(1)
+		return "passthrough:///" + addrs[0], nil
 	}
 	r := manual.NewBuilderWithScheme("replicas")
+	told.endpoints(len(addrs))
 	var state resolver.State
 	for _, addr := range addrs {
 		state.Endpoints = append(state.Endpoints, resolver.Endpoint{Addresses: []resolver.Address{{Addr: addr}}})

@@ -31,12 +31,11 @@ var (
 	ResponseTotal   = counter("response_total", "Total count of HTTP responses.")
 	ResponseLatency = histogram("response_latency_ms", "Elapsed times between a request's headers being received and its response stream completing", latencyMS)
 
-	TCPOpenTotal   = counter("tcp_open_total", "Total count of opened connections")
-	TCPOpen        = gauge("tcp_open_connections", "Number of currently-open connections")
-	TCPCloseTotal  = counter("tcp_close_total", "Total count of closed connections")
-	TCPReadBytes   = counter("tcp_read_bytes_total", "Total count of bytes read from peers")
-	TCPWriteBytes  = counter("tcp_write_bytes_total", "Total count of bytes written to peers")
-	ControlRequest = counter("control_request_total", "Total count of HTTP requests to the control plane.")
+	TCPOpenTotal  = counter("tcp_open_total", "Total count of opened connections")
+	TCPOpen       = gauge("tcp_open_connections", "Number of currently-open connections")
+	TCPCloseTotal = counter("tcp_close_total", "Total count of closed connections")
+	TCPReadBytes  = counter("tcp_read_bytes_total", "Total count of bytes read from peers")
+	TCPWriteBytes = counter("tcp_write_bytes_total", "Total count of bytes written to peers")
 )
 
 // Inbound families.
