@@ -23,8 +23,10 @@ type Status struct {
 	SkippedTotal uint32 `json:"skippedTotal"`
 	// Unmeshed counts the pods that an annotation wants to have a proxy and that
 	// came up without one.
-	Unmeshed uint32   `json:"unmeshed"`
-	Notes    []string `json:"notes"`
+	Unmeshed uint32 `json:"unmeshed"`
+	// Links to other clusters, of each process that reads one.
+	Links []Link   `json:"links,omitempty"`
+	Notes []string `json:"notes"`
 }
 
 // Source is where the status is from.
@@ -69,6 +71,9 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 	for _, e := range roll.GetEntries() {
 		p := process(e, now)
 		s.Processes = append(s.Processes, p)
+		if p.present() {
+			s.Links = append(s.Links, linksOf(p, e.GetPresence())...)
+		}
 		// A standby watcher reads the same objects: listing its findings too
 		// would show everything twice.
 		if !p.Leader || !p.present() {
@@ -83,6 +88,7 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 	slices.SortFunc(s.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), leadersFirst(a, b), cmp.Compare(a.Instance, b.Instance))
 	})
+	sortLinks(s.Links)
 	slices.SortFunc(s.Skipped, func(a, b Skipped) int { return cmp.Compare(a.Object, b.Object) })
 	s.Notes = append(s.Notes, notes(s)...)
 	return s

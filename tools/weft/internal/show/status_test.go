@@ -95,6 +95,7 @@ func FuzzText(f *testing.F) {
 			Service: service, Instance: instance, Version: version, Host: reason, Epoch: epoch, Seq: epoch,
 			StartedAtNs: ns, LagNs: ns, AgeNs: ns, Leader: true, Stale: ns%2 == 0, Ready: ns%3 == 0,
 			Skipped: []*busv1.SkippedObject{{Object: instance, Reason: reason}},
+			Links:   []*busv1.LinkState{{Cluster: instance, Problem: reason, Known: ns%2 == 0, AgeNs: ns, Epoch: epoch}},
 		}}}}
 		status := show.From(roll, service, show.Heartbeat, now)
 		for _, r := range show.Text(status) {

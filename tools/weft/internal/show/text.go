@@ -30,6 +30,10 @@ func Text(s Status) string {
 	if led {
 		b.WriteString("* leads: it writes the log\n")
 	}
+	if len(s.Links) > 0 {
+		b.WriteByte('\n')
+		b.WriteString(linkTable(s.Links))
+	}
 	if s.SkippedTotal > 0 {
 		b.WriteByte('\n')
 		b.WriteString(skipped(s))
