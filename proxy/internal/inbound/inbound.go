@@ -24,6 +24,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/drain"
+	"github.com/weftmesh/weft/proxy/internal/listen"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
@@ -78,8 +79,7 @@ func New(deps Deps) (*Inbound, error) {
 		in.log = slog.Default()
 	}
 	addr := in.cfg.Inbound.Listen[0]
-	lc := net.ListenConfig{KeepAlive: in.cfg.Inbound.AcceptKeepalive}
-	l, err := lc.Listen(context.Background(), "tcp", addr.String())
+	l, err := listen.TCP(context.Background(), addr, in.cfg.Inbound)
 	if err != nil {
 		return nil, fmt.Errorf("listening for inbound connections on %s: %w", addr, err)
 	}
@@ -136,24 +136,14 @@ func (in *Inbound) accept(ctx context.Context) {
 		c, err := in.listener.Accept()
 		switch {
 		case err == nil:
-			conn := c.(*net.TCPConn)
-			in.tune(conn)
 			release := in.deps.Drain.Hold()
-			go in.handle(ctx, conn, release)
+			go in.handle(ctx, c.(*net.TCPConn), release)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
 			in.log.Warn("inbound connection not accepted", "error", err)
 			pause(ctx, 50*time.Millisecond)
 		}
-	}
-}
-
-// tune sets what the environment asks of accepted sockets; net has already set
-// TCP_NODELAY and the keepalive.
-func (in *Inbound) tune(conn *net.TCPConn) {
-	if t := in.cfg.Inbound.AcceptUserTO; t > 0 {
-		setUserTimeout(conn, t)
 	}
 }
 

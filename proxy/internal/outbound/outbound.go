@@ -29,6 +29,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
+	"github.com/weftmesh/weft/proxy/internal/listen"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
@@ -81,7 +82,7 @@ func New(deps Deps) (*Outbound, error) {
 		o.log = slog.Default()
 	}
 	var err error
-	if o.listeners, err = listen(deps.Config.Outbound); err != nil {
+	if o.listeners, err = bind(deps.Config.Outbound); err != nil {
 		return nil, err
 	}
 	cfg := deps.Config
@@ -132,11 +133,10 @@ func (o *Outbound) refuse(to netip.AddrPort) error {
 
 var errLoop = errors.New("the endpoint is this proxy's own outbound listener")
 
-func listen(cfg config.Direction) ([]net.Listener, error) {
-	lc := net.ListenConfig{KeepAlive: cfg.AcceptKeepalive}
+func bind(cfg config.Direction) ([]net.Listener, error) {
 	var all []net.Listener
 	for _, addr := range cfg.Listen {
-		l, err := lc.Listen(context.Background(), "tcp", addr.String())
+		l, err := listen.TCP(context.Background(), addr, cfg)
 		if err != nil {
 			for _, l := range all {
 				_ = l.Close()
