@@ -167,16 +167,21 @@ func DecodeWorkload(key string, value []byte) (*Workload, error) {
 	if len(m.GetLabels()) > 0 {
 		w.Labels = maps.Clone(m.GetLabels())
 	}
-	switch m.GetPhase() {
-	case busv1.Workload_PHASE_RUNNING:
-		w.Phase = Running
-	case busv1.Workload_PHASE_ENDED:
-		w.Phase = Ended
-	}
+	w.Phase = phase(m.GetPhase())
 	if m.GetKind() == busv1.Workload_KIND_EXTERNAL {
 		w.External = &External{Identity: m.GetExternal().GetIdentity(), ServerName: m.GetExternal().GetServerName()}
 	}
 	return w, nil
+}
+
+func phase(p busv1.Workload_Phase) Phase {
+	switch p {
+	case busv1.Workload_PHASE_RUNNING:
+		return Running
+	case busv1.Workload_PHASE_ENDED:
+		return Ended
+	}
+	return Pending
 }
 
 // DecodeTemplate reads a row of the table templates.

@@ -2,6 +2,7 @@ package table
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -37,6 +38,9 @@ func (t *Table) Apply(cut bus.Cut) []BadRow {
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.cuts == 0 {
+		t.expect(all)
+	}
 	t.cuts++
 	d := t.dirty()
 	for _, apply := range changes {
@@ -49,6 +53,19 @@ func (t *Table) Apply(cut bus.Cut) []BadRow {
 	}
 	t.wake(d, &Change{ObservedAt: cut.ObservedAt, Trace: cut.Trace})
 	return bad
+}
+
+// expect makes room in an empty table: a map that grows to a large cluster's size
+// by itself is filled twice.
+func (t *Table) expect(all []bus.Change) {
+	rows := make(map[busv1.Table]int)
+	for _, c := range all {
+		rows[c.Table]++
+	}
+	t.services = make(map[string]*service, rows[busv1.Table_TABLE_SERVICES])
+	t.workloads = make(map[string]*workload, rows[busv1.Table_TABLE_WORKLOADS])
+	t.templates = make(map[string]*template, rows[busv1.Table_TABLE_TEMPLATES])
+	t.podIPs.first = make(map[netip.Addr]*workload, rows[busv1.Table_TABLE_WORKLOADS])
 }
 
 // decodeEach is how many changes are worth a goroutine: a millisecond's.
@@ -66,8 +83,9 @@ func (t *Table) decodeAll(all []bus.Change) ([]change, []BadRow) {
 		bad = append(bad, nil)
 		to, wrong := min(from+each, len(all)), &bad[len(bad)-1]
 		decode := func() {
+			var with row.Decoder
 			for i := from; i < to; i++ {
-				apply, err := t.decode(all[i])
+				apply, err := t.decode(&with, all[i])
 				if err != nil {
 					*wrong = append(*wrong, BadRow{Table: all[i].Table, Key: all[i].Key, Err: err})
 					continue
@@ -87,14 +105,14 @@ func (t *Table) decodeAll(all []bus.Change) ([]change, []BadRow) {
 
 // decode turns a change of the log into what to do with it; nil for the tables
 // that discovery does not read. Like Apply it reads without the lock.
-func (t *Table) decode(c bus.Change) (change, error) {
+func (t *Table) decode(with *row.Decoder, c bus.Change) (change, error) {
 	switch c.Table {
 	case busv1.Table_TABLE_SERVICES:
 		return decodeService(c)
 	case busv1.Table_TABLE_ENDPOINTS:
-		return decodeEndpoint(c)
+		return decodeEndpoint(with, c)
 	case busv1.Table_TABLE_WORKLOADS:
-		return t.decodeWorkload(c)
+		return t.decodeWorkload(with, c)
 	case busv1.Table_TABLE_TEMPLATES:
 		return decodeTemplate(c)
 	case busv1.Table_TABLE_NODES:
@@ -125,7 +143,7 @@ func decodeService(c bus.Change) (change, error) {
 }
 
 // decodeEndpoint takes the service from the key, as a removal has nothing else.
-func decodeEndpoint(c bus.Change) (change, error) {
+func decodeEndpoint(with *row.Decoder, c bus.Change) (change, error) {
 	parts := bus.Parts(c.Key)
 	if len(parts) != 4 {
 		return nil, fmt.Errorf("reading key %q: want namespace, service, slice and address", c.Key)
@@ -133,7 +151,7 @@ func decodeEndpoint(c bus.Change) (change, error) {
 	namespace, owner := parts[0], ServiceKey(parts[0], parts[1])
 	var next *row.Endpoint
 	if c.Value != nil {
-		e, err := row.DecodeEndpoint(c.Key, c.Value)
+		e, err := with.Endpoint(c.Key, c.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -144,13 +162,13 @@ func decodeEndpoint(c bus.Change) (change, error) {
 
 // decodeWorkload keeps the key that the row had, which the log keeps too, rather
 // than an equal one that came with the change.
-func (t *Table) decodeWorkload(c bus.Change) (change, error) {
+func (t *Table) decodeWorkload(with *row.Decoder, c bus.Change) (change, error) {
 	if w := t.workloads[c.Key]; w != nil && w.row != nil {
 		c.Key = w.row.Key
 	}
 	var next *row.Workload
 	if c.Value != nil {
-		w, err := row.DecodeWorkload(c.Key, c.Value)
+		w, err := with.Workload(c.Key, c.Value)
 		if err != nil {
 			return nil, err
 		}
