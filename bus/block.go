@@ -143,7 +143,9 @@ func nextChange(raw []byte) (p parsed, rest []byte, err error) {
 	if m < 0 {
 		return p, nil, errBody
 	}
-	p, err = parseChange(inner)
+	if p, err = parseChange(inner); p.value == nil && !p.removed {
+		p.value = []byte{} // an empty row is not a removal
+	}
 	return p, raw[n+m:], err
 }
 

@@ -80,49 +80,52 @@ func encodeBatch(changes []Change, observedNS int64) []byte {
 // decodeChanges reads a Batch or a Chunk: its changes and the value of its
 // field 2. The changes own their memory.
 func decodeChanges(raw []byte) (changes []Change, second uint64, err error) {
+	second, err = eachChange(raw, func(p parsed) {
+		c := Change{Table: p.table, Key: string(p.key)}
+		if !p.removed {
+			c.Value = append(make([]byte, 0, len(p.value)), p.value...)
+		}
+		changes = append(changes, c)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return changes, second, nil
+}
+
+// eachChange is decodeChanges for who makes something else of the changes.
+func eachChange(raw []byte, take func(parsed)) (second uint64, err error) {
 	for len(raw) > 0 {
 		num, typ, n := protowire.ConsumeTag(raw)
 		if n < 0 {
-			return nil, 0, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
+			return 0, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
 		}
 		raw = raw[n:]
 		switch {
 		case num == fieldChanges && typ == protowire.BytesType:
 			inner, n := protowire.ConsumeBytes(raw)
 			if n < 0 {
-				return nil, 0, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
+				return 0, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
 			}
 			raw = raw[n:]
-			c, err := decodeChange(inner)
+			p, err := parseChange(inner)
 			if err != nil {
-				return nil, 0, err
+				return 0, err
 			}
-			changes = append(changes, c)
+			take(p)
 		case num == fieldObserved && typ == protowire.VarintType:
 			second, n = protowire.ConsumeVarint(raw)
 			if n < 0 {
-				return nil, 0, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
+				return 0, fmt.Errorf("%w: %w", errBody, protowire.ParseError(n))
 			}
 			raw = raw[n:]
 		default:
 			if raw, err = skip(num, typ, raw); err != nil {
-				return nil, 0, err
+				return 0, err
 			}
 		}
 	}
-	return changes, second, nil
-}
-
-func decodeChange(b []byte) (Change, error) {
-	p, err := parseChange(b)
-	if err != nil {
-		return Change{}, err
-	}
-	c := Change{Table: p.table, Key: string(p.key)}
-	if !p.removed {
-		c.Value = append(make([]byte, 0, len(p.value)), p.value...)
-	}
-	return c, nil
+	return second, nil
 }
 
 // parsed is a change whose bytes are those of the body that it came in.

@@ -42,10 +42,14 @@ type outbox struct {
 	attached bool
 	// complete: the next cut is the whole state, so changes needn't be kept.
 	complete bool
-	synced   bool
-	pending  map[rowID][]byte
-	waiting  bool
-	at       position
+	// state is the whole state at stateAt, if it need not be read from the store;
+	// pending is then what came after it.
+	state   []Change
+	stateAt position
+	synced  bool
+	pending map[rowID][]byte
+	waiting bool
+	at      position
 	// idle: the consumer has done all that it was given; consumed is how far.
 	idle     bool
 	consumed position
@@ -73,7 +77,17 @@ func (o *outbox) detach() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.attached, o.complete, o.waiting, o.idle = false, false, false, false
-	o.pending = nil
+	o.pending, o.state = nil, nil
+}
+
+// offer spares a consumer that waits for the first state the reading of it. The
+// store's lock is held.
+func (o *outbox) offer(at position, state []Change) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.attached && o.complete && !o.synced && len(state) > 0 {
+		o.state, o.stateAt = state, at
+	}
 }
 
 // add merges one applied cut. The store's lock is held, so cuts come in order.
@@ -90,7 +104,9 @@ func (o *outbox) add(at position, changes []Change, observed time.Time, sc trace
 		if first {
 			o.wake()
 		}
-		return
+		if first || o.state == nil {
+			return
+		}
 	}
 	if len(changes) == 0 {
 		if o.idle && !o.waiting {
@@ -131,6 +147,11 @@ func (o *outbox) take() (cut Cut, pending map[rowID][]byte, ok bool) {
 		return Cut{}, nil, false
 	}
 	o.idle = false
+	if o.complete && o.state != nil {
+		cut = Cut{Epoch: o.stateAt.epoch, Seq: o.stateAt.seq, Complete: true, Changes: o.state}
+		o.complete, o.state = false, nil
+		return cut, nil, true
+	}
 	cut = Cut{Epoch: o.at.epoch, Seq: o.at.seq, Complete: o.complete, ObservedAt: o.observed, Trace: o.trace}
 	pending = o.pending
 	o.complete, o.waiting = false, false

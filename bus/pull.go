@@ -25,6 +25,7 @@ type download struct {
 	// answer is what the snapshot was offered with: its position, and a manifest.
 	answer *busv1.Answer
 	chunks [][]Change // the kept rows of each
+	pieces []*piece   // what goes with them; nil where there is nothing
 	have   int
 	rows   uint64 // in the chunks that came, kept or not
 	// came is when the answer did.
@@ -44,7 +45,7 @@ func newDownload(answer *busv1.Answer, came time.Time, old *download) (*download
 		old.answer, old.came = answer, came
 		return old, nil
 	}
-	return &download{answer: answer, came: came, chunks: make([][]Change, m.GetChunks())}, nil
+	return &download{answer: answer, came: came, chunks: make([][]Change, m.GetChunks()), pieces: make([]*piece, m.GetChunks())}, nil
 }
 
 // advancing says that the last try got something. Going on at the same peer is
@@ -82,13 +83,14 @@ func (p puller) pull(ctx context.Context, d *download) ([]Change, error) {
 	for range min(pullWindow, len(missing)) {
 		wg.Go(func() {
 			for i := range missing {
-				rows, err := p.chunk(ctx, patience, m, i)
+				rows, known, err := p.chunk(ctx, patience, m, i)
 				if err != nil {
 					patience.cancel(err)
 					return
 				}
 				mu.Lock()
 				d.rows += uint64(len(rows))
+				d.pieces[i] = known
 				if d.chunks[i] = p.only.of(rows); d.chunks[i] == nil {
 					d.chunks[i] = []Change{}
 				}
@@ -115,30 +117,34 @@ func (p puller) pull(ctx context.Context, d *download) ([]Change, error) {
 	return state, nil
 }
 
-func (p puller) chunk(ctx context.Context, patience *patience, m *busv1.Manifest, i int) ([]Change, error) {
+func (p puller) chunk(ctx context.Context, patience *patience, m *busv1.Manifest, i int) ([]Change, *piece, error) {
 	q, err := proto.Marshal(&busv1.ChunkRequest{Snapshot: m.GetSnapshot(), Chunk: uint32(i)})
 	if err != nil {
-		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
+		return nil, nil, fmt.Errorf("pulling chunk %d: %w", i, err)
 	}
 	body, err := p.t.Request(ctx, p.names.peer+m.GetPeer(), q)
 	if err != nil {
-		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
+		return nil, nil, fmt.Errorf("pulling chunk %d: %w", i, err)
 	}
 	defer patience.came()()
 	rows, err := p.read(body)
 	if err != nil {
-		return nil, fmt.Errorf("pulling chunk %d: %w", i, err)
+		return nil, nil, fmt.Errorf("pulling chunk %d: %w", i, err)
 	}
-	return rows, nil
+	var known *piece
+	if p.only == nil {
+		known = newPiece(body, rows, m.GetDigestKey())
+	}
+	return rows, known, nil
 }
 
-// readChunk decodes a chunk.
+// readChunk decodes a chunk; the values are parts of it.
 func readChunk(body []byte) ([]Change, error) {
 	raw, err := unpack(body)
 	if err != nil {
 		return nil, err
 	}
-	rows, unknown, err := decodeChanges(raw)
+	rows, unknown, err := shareChanges(raw)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ type repaired struct {
 	came time.Time
 	// state is the snapshot that the answer's manifest describes.
 	state   []Change
+	pieces  []*piece
 	partial *download
 	err     error
 }
@@ -171,7 +172,7 @@ func (r *Reader) ask(ctx context.Context, ask *busv1.Ask) (*busv1.Answer, error)
 func (r *Reader) pull(ctx context.Context, d *download) repaired {
 	p := puller{r.t, r.names, r.store.only, readChunk}
 	state, err := p.pull(ctx, d)
-	res := repaired{answer: d.answer, came: d.came, state: state, err: err}
+	res := repaired{answer: d.answer, came: d.came, state: state, pieces: d.pieces, err: err}
 	if err != nil && !errors.Is(err, errManifest) {
 		res.partial = d
 	}
@@ -329,7 +330,7 @@ func (r *Reader) applySnapshot(at position, m *busv1.Manifest, res repaired) err
 		if key := m.GetDigestKey(); len(key) == digestKeySize {
 			st.rekey([digestKeySize]byte(key))
 		}
-		st.replace(at, res.state, span.SpanContext())
+		st.start(at, res.state, res.pieces, span.SpanContext())
 	case s.corrupt && at.epoch == st.pos.epoch:
 		later, err := st.overlay(at, res.state)
 		if err != nil {

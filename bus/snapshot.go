@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/dchest/siphash"
@@ -16,7 +19,8 @@ import (
 const (
 	// chunkRaw is where a chunk is cut: by raw size and not by an average ratio,
 	// which would let some chunks grow over max_payload (BUS.md section 1).
-	chunkRaw  = 2 << 20
+	// It is a block's size, since a reader keeps its values in the chunks that came.
+	chunkRaw  = blockRaw
 	maxChunks = 4096
 )
 
@@ -49,20 +53,30 @@ func (s *store) copy() copied {
 	return c
 }
 
-// build encodes a snapshot. Two peers at one position build the same chunks, so
-// that one can go on where another died. The lock is not held.
+// build encodes a snapshot, on all processors. Two peers at one position build
+// the same chunks, so that one can go on where another died. The lock is not
+// held.
 func (s *store) build(c copied) (*snapshot, error) {
-	slices.SortFunc(c.rows, compareRows)
+	sortTables(c.rows)
 	snap := &snapshot{at: c.at, rows: uint64(len(c.rows)), sums: c.sums, key: c.key}
-	id := newIdentity(c)
+	var packing sync.WaitGroup
+	free := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var packed []*chunk
 	var piece []Change
-	var failed error
 	size := 0
 	cut := func() {
-		if failed == nil && len(piece) > 0 {
-			failed = snap.chunk(piece, id)
+		if len(piece) == 0 {
+			return
 		}
-		piece, size = piece[:0], 0
+		k := &chunk{}
+		packed = append(packed, k)
+		rows, raw := piece, make([]byte, 0, size)
+		free <- struct{}{} // no more raw chunks than are worked at
+		packing.Go(func() {
+			defer func() { <-free }()
+			k.pack(rows, raw)
+		})
+		piece, size = make([]Change, 0, len(piece)+len(piece)/8), 0
 	}
 	err := s.read(c.rows, func(i int, value []byte) {
 		change := Change{c.rows[i].table, c.rows[i].key, value}
@@ -73,7 +87,14 @@ func (s *store) build(c copied) (*snapshot, error) {
 		piece, size = append(piece, change), size+n
 	})
 	cut()
-	if err := cmp.Or(err, failed); err != nil {
+	packing.Wait()
+	id := newIdentity(c)
+	for _, k := range packed {
+		err = cmp.Or(err, k.err)
+		snap.chunks = append(snap.chunks, k.bodies...)
+		id.buf = append(id.buf, k.id.buf...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if len(snap.chunks) > maxChunks {
@@ -83,30 +104,49 @@ func (s *store) build(c copied) (*snapshot, error) {
 	return snap, nil
 }
 
-// chunk packs rows, in halves if they compress too badly for one message.
-func (s *snapshot) chunk(rows []Change, id *identity) error {
-	size := 0
-	for _, c := range rows {
-		size += changeSize(c)
+// sortTables is a sort by compareRows, a table on each processor.
+func sortTables(rows []rowAt) {
+	slices.SortFunc(rows, func(a, b rowAt) int { return cmp.Compare(a.table, b.table) })
+	var sorting sync.WaitGroup
+	for at := 0; at < len(rows); {
+		end := at + 1
+		for end < len(rows) && rows[end].table == rows[at].table {
+			end++
+		}
+		part := rows[at:end]
+		sorting.Go(func() { slices.SortFunc(part, func(a, b rowAt) int { return strings.Compare(a.key, b.key) }) })
+		at = end
 	}
-	raw := make([]byte, 0, size)
+	sorting.Wait()
+}
+
+// chunk is one on its way into a snapshot.
+type chunk struct {
+	bodies [][]byte
+	id     identity
+	err    error
+}
+
+// pack makes a body of rows, or two of halves if they compress too badly for
+// one message. raw is memory to be used.
+func (k *chunk) pack(rows []Change, raw []byte) {
+	raw = raw[:0]
 	for _, c := range rows {
 		raw = appendChange(raw, c)
 	}
 	body := pack(raw)
 	if len(body) > MaxPayload {
 		if len(rows) == 1 {
-			return fmt.Errorf("row %.80q: %w", rows[0].Key, ErrTooLarge)
+			k.err = cmp.Or(k.err, fmt.Errorf("row %.80q: %w", rows[0].Key, ErrTooLarge))
+			return
 		}
 		half := len(rows) / 2
-		if err := s.chunk(rows[:half], id); err != nil {
-			return err
-		}
-		return s.chunk(rows[half:], id)
+		k.pack(rows[:half], raw)
+		k.pack(rows[half:], raw)
+		return
 	}
-	id.add(len(rows), len(raw))
-	s.chunks = append(s.chunks, body)
-	return nil
+	k.id.add(len(rows), len(raw))
+	k.bodies = append(k.bodies, body)
 }
 
 // identity makes a snapshot's number from what it holds and how it is cut.

@@ -212,6 +212,20 @@ func (s *store) become(state []Change, inside func(t busv1.Table, key string) bo
 	return diff
 }
 
+// start is replace with a snapshot that was just pulled. A store that has never
+// had anything takes it as it is, and so does the consumer, if it waits.
+func (s *store) start(at position, state []Change, pieces []*piece, sc trace.SpanContext) {
+	if s.synced || !s.keyed || !s.load(state, pieces) {
+		s.replace(at, state, sc)
+		return
+	}
+	s.pos = at
+	s.forget()
+	s.synced = true
+	s.out.offer(at, state)
+	s.out.add(at, nil, time.Time{}, sc)
+}
+
 // replace makes rows the whole state at a position, as a diff: the consumer
 // sees only what really changed.
 func (s *store) replace(at position, state []Change, sc trace.SpanContext) {
@@ -304,7 +318,7 @@ func (s *store) next() (Cut, bool) {
 	s.out.mu.Lock()
 	cut, pending, ok := s.out.take()
 	var all []rowAt
-	if ok && cut.Complete {
+	if ok && cut.Complete && cut.Changes == nil {
 		all = s.rowsAt()
 	}
 	s.out.mu.Unlock()
@@ -312,9 +326,12 @@ func (s *store) next() (Cut, bool) {
 	if !ok {
 		return Cut{}, false
 	}
-	if cut.Complete {
+	switch {
+	case cut.Changes != nil:
+		cut.Changes = inTableOrder(cut.Changes)
+	case cut.Complete:
 		cut.Changes = s.changesOf(all)
-	} else {
+	default:
 		cut.Changes = inOrder(pending)
 	}
 	return cut, true
