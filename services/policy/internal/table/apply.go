@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weftmesh/weft/bus"
+	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/policy/internal/derive/accept"
 	"github.com/weftmesh/weft/services/policy/internal/derive/allow"
 	"github.com/weftmesh/weft/services/policy/internal/derive/route"
@@ -51,7 +52,15 @@ func (t *Tables) Apply(cut Cut) Report {
 	if cut.Complete {
 		changes = append(t.absent(changes), changes...)
 	}
-	for _, c := range changes {
+	workloads, skipped := decodeWorkloads(changes)
+	e.report.Skipped = skipped
+	for i, c := range changes {
+		if c.Table == busv1.Table_TABLE_WORKLOADS {
+			if i < len(workloads) && workloads[i].read {
+				e.workloads[c.Key] = workloads[i].is
+			}
+			continue
+		}
 		if err := e.read(c); err != nil {
 			e.report.Skipped = append(e.report.Skipped, err)
 		}

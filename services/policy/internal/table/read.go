@@ -16,15 +16,8 @@ import (
 // read digests one change. Tables that no answer depends on are passed over.
 func (e *edit) read(c bus.Change) error {
 	switch c.Table {
-	case busv1.Table_TABLE_WORKLOADS:
-		row, err := decode[busv1.Workload](c)
-		if err != nil {
-			return err
-		}
-		e.workloads[c.Key] = nil
-		if row != nil {
-			e.workloads[c.Key] = allow.NewWorkload(row)
-		}
+	case busv1.Table_TABLE_ENDPOINTS, busv1.Table_TABLE_NODES:
+		// Most rows of a cluster, and no answer reads them.
 	case busv1.Table_TABLE_TEMPLATES:
 		row, err := decode[busv1.Template](c)
 		if err != nil {
@@ -47,7 +40,7 @@ func (e *edit) read(c bus.Change) error {
 		e.touch(e.tables.rows.routes.put(c.Key, now)...)
 		e.changed[c.Key] = now
 	default:
-		// Tables that are not ours, such as nodes, have other keys.
+		// Tables that are not ours have other keys.
 		if parts := bus.Parts(c.Key); len(parts) == 2 {
 			return e.readNamed(c, parts[0], parts[1])
 		}
