@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/bus/bustest"
@@ -93,6 +95,23 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 			t.Errorf("help lacks %q or what it is for, or it names what is hidden", cmd.Name())
 		}
 	}
+}
+
+// Words in backquotes are what pflag calls a flag's value: a command that is named
+// there would be taken for one.
+func TestValuesOfFlagsAreOneWord(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, usage := pflag.UnquoteUsage(f); strings.Contains(name, " ") || usage == "" && !f.Hidden {
+				t.Errorf("%s --%s: value %q, usage %q", cmd.CommandPath(), f.Name, name, usage)
+			}
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(newRoot())
 }
 
 func TestTwoDashes(t *testing.T) {

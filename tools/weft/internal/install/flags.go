@@ -18,7 +18,7 @@ const maxFile = 1 << 20
 // sharedFlags are those of install and upgrade, beside the proxy's.
 func sharedFlags() []manifest.Flag {
 	return append([]manifest.Flag{
-		{Name: "linkerd-cni-enabled", Help: "a CNI plugin redirects traffic (`weft install-cni`), not an init container", Read: manifest.Truth, Switch: true, Values: []string{"cniEnabled"}},
+		{Name: "linkerd-cni-enabled", Help: "a CNI plugin redirects traffic (see weft install-cni), not an init container", Read: manifest.Truth, Switch: true, Values: []string{"cniEnabled"}},
 		{Name: "controller-log-level", Help: "what the control plane logs: debug, info, warn or error", Read: manifest.OneOf("debug", "info", "warn", "error"), Values: []string{"controllerLogLevel"}},
 		{Name: "controller-replicas", Help: "replicas of each part of the control plane", Read: manifest.Count, Values: []string{"controllerReplicas"}},
 		{Name: "controller-uid", Help: "the user id that the control plane runs as", Read: manifest.Number, Values: []string{"controllerUID"}},
