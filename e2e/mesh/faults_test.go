@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weftmesh/weft/e2e/internal/proc"
 )
@@ -50,6 +52,45 @@ func TestFreshReplicaStartsFromPeer(t *testing.T) {
 	h.destinationAddr = proc.FreePort(t)
 	h.startDestination() // a second replica; the first is its only source
 	h.wantEndpoints("a replica that never met the watcher answers", "10.1.0.1:8080")
+	proc.Eventually(t, "both replicas say how old they are", func() error { return h.olderThan("destination", 2, time.Second) })
+	proc.Eventually(t, "so does the new one's metric", func() error {
+		page, err := h.destination.Get("/metrics")
+		if err != nil {
+			return err
+		}
+		if !regexp.MustCompile(`(?m)^weft_bus_age_seconds\{cluster="local"\} [1-9]`).MatchString(page) {
+			return errors.New("weft_bus_age_seconds is not there, or below 1")
+		}
+		return nil
+	})
+}
+
+// olderThan asks `weft status` whether n processes of a service are stale, and
+// for how long they say so.
+func (h *house) olderThan(service string, n int, age time.Duration) error {
+	out, err := h.tryWeft("status", "--bus.servers", "nats://"+h.busAddr, "--bus.cluster", h.cluster, "-o", "json")
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	var status struct {
+		Processes []struct {
+			Service string `json:"service"`
+			State   string `json:"state"`
+			StaleMs int64  `json:"staleMs"`
+		} `json:"processes"`
+	}
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	for _, p := range status.Processes {
+		if p.Service == service && p.State == "stale" && p.StaleMs >= age.Milliseconds() {
+			n--
+		}
+	}
+	if n != 0 {
+		return fmt.Errorf("%d more of %s should be stale for %v in %s", n, service, age, out)
+	}
+	return nil
 }
 
 func TestMalformedManifestIsSkippedAndNamed(t *testing.T) {
