@@ -37,6 +37,11 @@ type Config[E, C any] struct {
 	Accrual   Accrual
 	Failfast  time.Duration // how long requests wait for an endpoint; 0 means 3 s
 	Capacity  int           // how many may wait; 0 means 10000
+	// Waited is told how long a request has waited for an endpoint, if it had to;
+	// Gate, when requests stop waiting (false), and when there is an endpoint again
+	// (true). Either may be nil.
+	Waited func(time.Duration)
+	Gate   func(open bool)
 }
 
 // processClock is the process's clock: monotonic, since the start.
@@ -221,7 +226,7 @@ func (b *Balancer[E, C]) Try(avoid *Member[E, C]) (*Lease[E, C], bool) {
 		}
 		if l, ok := m.lease(now); ok {
 			if b.shut.Load() {
-				b.shut.Store(false)
+				b.turn(true)
 			}
 			return l, true
 		}
@@ -251,6 +256,10 @@ func (b *Balancer[E, C]) Acquire(ctx context.Context, avoid *Member[E, C]) (*Lea
 		return nil, ErrFull
 	}
 	defer b.waiting.Add(-1)
+	if told := b.cfg.Waited; told != nil {
+		began := b.cfg.Clock()
+		defer func() { told(b.cfg.Clock() - began) }()
+	}
 	failfast := time.NewTimer(b.cfg.Failfast)
 	defer failfast.Stop()
 	for {
@@ -270,7 +279,7 @@ func (b *Balancer[E, C]) Acquire(ctx context.Context, avoid *Member[E, C]) (*Lea
 		case <-bell:
 		case <-again:
 		case <-failfast.C:
-			b.shut.Store(true)
+			b.turn(false)
 			b.wake()
 		case <-ctx.Done():
 			stop()
@@ -278,6 +287,26 @@ func (b *Balancer[E, C]) Acquire(ctx context.Context, avoid *Member[E, C]) (*Lea
 		}
 		stop()
 	}
+}
+
+// turn opens or shuts the gate of all requests.
+func (b *Balancer[E, C]) turn(open bool) {
+	if b.shut.CompareAndSwap(open, !open) && b.cfg.Gate != nil {
+		b.cfg.Gate(open)
+	}
+}
+
+// Counts is how many members take requests now, and how many do not.
+func (b *Balancer[E, C]) Counts() (ready, pending int) {
+	now := b.cfg.Clock()
+	for _, m := range b.Members() {
+		if m.ready(now) {
+			ready++
+		} else {
+			pending++
+		}
+	}
+	return ready, pending
 }
 
 // next rings when the first of the shut gates opens; never, if none will.

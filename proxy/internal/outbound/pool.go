@@ -8,7 +8,6 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
-	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 type (
@@ -24,6 +23,7 @@ type pool struct {
 	forward  bool // one address: there is no other to go to, so nobody waits
 	failfast time.Duration
 	penalty  time.Duration // of an answer that counts against its endpoint; 0 is none
+	tell     *poolTell
 	cancel   context.CancelFunc
 }
 
@@ -44,7 +44,8 @@ func (o *Outbound) pool(b resolve.Backend, a resolve.Accrual) (*pool, func(), er
 
 func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
 	cfg := o.deps.Config.Outbound
-	p := &pool{forward: b.Forward != nil, failfast: cfg.HTTPQueue.Failfast, penalty: b.Load.Penalty}
+	told := newPoolTell(o.deps.Metrics, b)
+	p := &pool{forward: b.Forward != nil, failfast: cfg.HTTPQueue.Failfast, penalty: b.Load.Penalty, tell: told}
 	p.balancer = balance.New(balance.Config[resolve.Endpoint, *endpoint.Endpoint]{
 		Same:       resolve.Endpoint.Equal,
 		Open:       func(m *member) *endpoint.Endpoint { return endpoint.New(m.Endpoint, &o.endpoints, m) },
@@ -57,9 +58,15 @@ func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
 			Backoff: balance.Backoff(a.Backoff),
 		},
 		Failfast: cfg.HTTPQueue.Failfast, Capacity: cfg.HTTPQueue.Capacity,
+		Waited: told.waited, Gate: told.gate,
 	})
 	if p.failfast <= 0 {
 		p.failfast = 3 * time.Second
+	}
+	told.failfast = p.failfast
+	told.stop = func() {}
+	if b.Forward == nil {
+		told.stop = o.deps.Metrics.Before(func() { told.refresh(p.balancer) })
 	}
 	ctx, cancel := context.WithCancel(o.life)
 	p.cancel = cancel
@@ -73,14 +80,9 @@ func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
 
 // feed keeps the pool's endpoints as discovery says they are.
 func (o *Outbound) feed(ctx context.Context, b resolve.Backend, p *pool) {
-	m := o.deps.Metrics
-	labels := refLabels("backend", b.Ref)
-	size := m.Gauge(tell.OutboundHTTPBalancerSize, labels)
-	defer size.Set(0)
 	err := o.resolver.Endpoints(ctx, b.Path, func(op resolve.Op, endpoints []resolve.Endpoint) {
 		p.Set(endpoints)
-		size.Set(int64(len(endpoints)))
-		m.Counter(tell.OutboundHTTPBalancerUpdates, labels.With("op", string(op))).Inc()
+		p.tell.updated(op)
 	})
 	if ctx.Err() == nil {
 		o.log.Warn("endpoints refused for good", "backend", b.Path, "error", err)
@@ -90,5 +92,6 @@ func (o *Outbound) feed(ctx context.Context, b resolve.Backend, p *pool) {
 
 func (o *Outbound) closePool(p *pool) {
 	p.cancel()
+	p.tell.end()
 	p.Close(nil)
 }

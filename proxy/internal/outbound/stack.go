@@ -96,6 +96,7 @@ func (o *Outbound) bind(s *stack, h resolve.HTTP) {
 			labels := refLabels("parent", s.policy.Parent).And(refLabels("route", route.Ref))
 			t := newRouteTell(o.deps.Metrics, labels, route.GRPC)
 			bound := &rule{Rule: r, tell: t, split: o.split(s, r.Backends, h.Accrual, t), mirrors: o.mirrors(s, r.Filters)}
+			bound.split.uses(forHTTP)
 			bound.mirrored = len(bound.mirrors) > 0
 			for k := range bound.split.backends {
 				b := &bound.split.backends[k]

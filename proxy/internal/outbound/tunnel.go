@@ -52,6 +52,11 @@ func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w
 		o.drop(conn, to, errForbidden)
 		return
 	}
+	if w.tls {
+		w.split.uses(forTLS)
+	} else {
+		w.split.uses(forTCP)
+	}
 	l, peer, err := o.reach(w.split)
 	if err != nil {
 		label = "unexpected"

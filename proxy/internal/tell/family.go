@@ -88,17 +88,12 @@ var (
 	OutboundGRPCBackendTime     = histogram("outbound_grpc_route_backend_response_duration_seconds", "The time between request completion and response completion", backendTime)
 	OutboundGRPCBackendStatuses = counter("outbound_grpc_route_backend_response_statuses_total", "Completed responses")
 
-	OutboundHTTPRetries         = counter("outbound_http_route_retry_requests_total", "Retry requests emitted")
-	OutboundHTTPRetrySuccesses  = counter("outbound_http_route_retry_successes_total", "Successful responses to retry requests")
-	OutboundHTTPRetryLimit      = counter("outbound_http_route_retry_limit_exceeded_total", "Retryable requests not sent due to the retry limit")
-	OutboundHTTPRetryOverflow   = counter("outbound_http_route_retry_overflow_total", "Retryable requests not sent due to circuit breakers")
-	OutboundHTTPBalancerSize    = gauge("outbound_http_balancer_p2c_endpoints", "The number of endpoints currently in the balancer")
-	OutboundHTTPBalancerUpdates = counter("outbound_http_balancer_p2c_updates_total", "Balancer updates by operation")
-	OutboundHTTPBalancerQueue   = gauge("outbound_http_balancer_queue_length", "The number of requests waiting for an endpoint")
-	OutboundTCPBalancerSize     = gauge("outbound_tcp_balancer_p2c_endpoints", "The number of endpoints currently in the balancer")
-	OutboundTCPBalancerUpdates  = counter("outbound_tcp_balancer_p2c_updates_total", "Balancer updates by operation")
-	OutboundTCPRouteOpen        = counter("outbound_tcp_route_open_total", "The total number of connections opened")
-	OutboundTCPRouteClose       = counter("outbound_tcp_route_close_total", "The total number of connections closed")
+	OutboundHTTPRetries        = counter("outbound_http_route_retry_requests_total", "Retry requests emitted")
+	OutboundHTTPRetrySuccesses = counter("outbound_http_route_retry_successes_total", "Successful responses to retry requests")
+	OutboundHTTPRetryLimit     = counter("outbound_http_route_retry_limit_exceeded_total", "Retryable requests not sent due to the retry limit")
+	OutboundHTTPRetryOverflow  = counter("outbound_http_route_retry_overflow_total", "Retryable requests not sent due to circuit breakers")
+	OutboundTCPRouteOpen       = counter("outbound_tcp_route_open_total", "The total number of connections opened")
+	OutboundTCPRouteClose      = counter("outbound_tcp_route_close_total", "The total number of connections closed")
 )
 
 var (

@@ -31,6 +31,23 @@ type Metrics struct {
 
 	mu       sync.Mutex
 	families map[string]*group
+	before   map[*func()]struct{} // what Collect calls first
+}
+
+// Before has f called before each scrape, to set what is not counted as it
+// happens, until stop is called. f must not wait.
+func (m *Metrics) Before(f func()) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.before == nil {
+		m.before = map[*func()]struct{}{}
+	}
+	m.before[&f] = struct{}{}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.before, &f)
+	}
 }
 
 // group is the series of one family.
@@ -126,6 +143,15 @@ func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 // Collect drops idle series and sends the others.
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	now := m.now()
+	m.mu.Lock()
+	var first []*func()
+	for f := range m.before {
+		first = append(first, f)
+	}
+	m.mu.Unlock()
+	for _, f := range first {
+		(*f)()
+	}
 	m.mu.Lock()
 	var all []*series
 	for _, g := range m.families {

@@ -1,0 +1,63 @@
+package outbound
+
+import (
+	"net/http"
+	"testing"
+)
+
+func TestBalancerIsTold(t *testing.T) {
+	app := serveHTTP(t, echo("a"))
+	type line struct {
+		family, label, value string
+		want                 float64
+	}
+	for _, tt := range []struct {
+		name  string
+		empty bool
+		want  []line
+	}{
+		{"one endpoint", false, []line{
+			{"p2c_endpoints", "", "", 1},
+			{"p2c_updates_total", "op", "Reset", 1},
+			{"endpoints", "endpoint_state", "ready", 1},
+			{"endpoints", "endpoint_state", "pending", 0},
+			{"queue_length", "", "", 0},
+			{"queue_gate_open_total", "", "", 1},
+			{"queue_gate_shut_total", "", "", 0},
+			{"queue_gate_shut_time_seconds", "", "", 0},
+			{"queue_gate_timeout_seconds", "", "", failfast.Seconds()},
+		}},
+		{"none", true, []line{
+			{"p2c_endpoints", "", "", 0},
+			{"queue_requests_total", "", "", 1},
+			{"queue_latency_seconds", "", "", 1},
+			{"queue_gate_shut_total", "", "", 1},
+			{"queue_gate_open_time_seconds", "", "", 0},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := start(t)
+			if tt.empty {
+				r.controls.service(web)
+			} else {
+				r.controls.service(web, plain(app.addr))
+			}
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://web.shop.svc.cluster.local/", nil)
+			do(t, r.client(), req)
+			const prefix = "outbound_http_balancer_"
+			for _, l := range tt.want {
+				labels := map[string]string{"backend_name": "web", "backend_kind": "Service"}
+				if l.label != "" {
+					labels[l.label] = l.value
+				}
+				if got := r.series(prefix+l.family, labels); l.family != "queue_requests_total" && l.family != "queue_latency_seconds" && got != l.want || got < l.want {
+					t.Errorf("%s%s%v = %v, want %v", prefix, l.family, labels, got, l.want)
+				}
+			}
+			since := map[bool]string{false: "queue_gate_open_time_seconds", true: "queue_gate_shut_time_seconds"}[tt.empty]
+			if r.series(prefix+since, nil) == 0 {
+				t.Errorf("%s is 0", since)
+			}
+		})
+	}
+}
