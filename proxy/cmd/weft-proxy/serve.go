@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 
 	"github.com/weftmesh/weft/proxy/internal/admin"
@@ -36,7 +35,8 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	log.Info("starting", "version", build.Version(), "commit", build.Commit())
 	reg := prometheus.NewRegistry()
 	metrics := tell.New(tell.Config{RetainIdle: cfg.MetricsIdle})
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), metrics, buildInfo())
+	reg.MustRegister(metrics)
+	process(reg)
 
 	dialer := func(client string) control.Dialer {
 		return control.Dialer{TTL: cfg.DNS, Told: control.Told{Client: client, Metrics: metrics}}
@@ -179,12 +179,4 @@ func waiting(ctx context.Context, l *identity.Local, log *slog.Logger) {
 			log.Warn("waiting for a certificate, nothing is accepted yet")
 		}
 	}
-}
-
-func buildInfo() prometheus.Collector {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "proxy_build_info", Help: "What was built; always 1.",
-	}, []string{"version", "git_sha", "vendor"})
-	g.WithLabelValues(build.Version(), build.Commit(), "weft").Set(1)
-	return g
 }
