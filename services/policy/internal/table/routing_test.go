@@ -115,7 +115,8 @@ func fits(m *busv1.RouteMatch, r *why.Request) (rank []int, ok bool) {
 	rank = make([]int, 5)
 	switch want := m.GetPath().GetValue(); {
 	case m.GetPath() == nil:
-		rank[1] = 1 // as prefix /
+		// The definitions of both groups make it prefix /; where they are not used, as
+		// with a directory of manifests, it is weaker than any path.
 	case m.GetPath().GetType() == "Exact":
 		rank[0], rank[1] = 1, len(want)
 		if path != want {

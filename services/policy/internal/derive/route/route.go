@@ -143,17 +143,18 @@ func (r *Route) String() string {
 	return fmt.Sprintf("%s %s/%s", r.Row.GetKind(), r.Row.GetNamespace(), r.Row.GetName())
 }
 
-// Older orders routes by age, then by name. A route of unknown age comes last.
-// Source: spec/destination-policy.md §8 and §9.2. Equal ages and names are told
-// apart by group and kind, so that any order of arrival gives one order.
+// Older orders routes by age, then by namespace and name, as the Gateway API has
+// it. A route of unknown age comes last. Source: also spec/destination-policy.md §8
+// and §9.2. What is equal so far is told apart by group and kind, so that any order
+// of arrival gives one order.
 func Older(a, b *Route) int {
 	x, y := a.Row, b.Row
 	if c := age(x.GetCreatedAt(), y.GetCreatedAt()); c != 0 {
 		return c
 	}
 	return slices.Compare(
-		[]string{x.GetName(), x.GetNamespace(), x.GetGroup(), x.GetKind()},
-		[]string{y.GetName(), y.GetNamespace(), y.GetGroup(), y.GetKind()})
+		[]string{x.GetNamespace(), x.GetName(), x.GetGroup(), x.GetKind()},
+		[]string{y.GetNamespace(), y.GetName(), y.GetGroup(), y.GetKind()})
 }
 
 // age compares two times in Unix seconds, 0 being unknown and last.
