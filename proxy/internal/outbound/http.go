@@ -75,6 +75,8 @@ type exchange struct {
 	guard     relay.Guard   // ends what is under way when the client goes or time is up
 	pool      *pool         // of the last attempt
 	began     time.Time
+	frames    sized      // the request's body
+	from      *routeTell // the backend of the last attempt
 	tries     int
 	timed     bool // timers know of it
 	whole     bool // it has ended as it should, and nobody else knows of it
@@ -216,7 +218,7 @@ func (x *exchange) fail(err error) {
 		x.o.log.Info("request failed", "method", x.r.Method, "authority", x.authority, "status", f.status, "client", x.client.addr.String(), "error", err)
 	}
 	if x.rule != nil {
-		x.rule.tell.end(time.Since(x.began), 0, "", f.short)
+		x.told().end(time.Since(x.began), 0, "", f.short)
 		x.rule.profile.end(false, f.status, false, time.Since(x.began))
 	}
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok && x.r.Version == message.HTTP2 {

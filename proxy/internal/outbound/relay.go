@@ -158,7 +158,7 @@ func (x *exchange) finish(t *try, err error) {
 		verdict = balance.Limited
 	}
 	t.end(e, verdict)
-	x.rule.tell.end(time.Since(x.began), e.Status, e.GRPC, e.Error)
+	x.told().end(time.Since(x.began), e.Status, e.GRPC, e.Error)
 	x.rule.profile.end(false, e.Status, e.Success, time.Since(x.began))
 }
 

@@ -164,7 +164,7 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	}
 }
 
-func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.rule.tell.labels).Inc() }
+func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.told().labels).Inc() }
 
 // again reports whether the request can be sent once more.
 func (x *exchange) again() bool { return x.body == nil || x.body.Again() }
@@ -300,7 +300,8 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 		return errRequireID
 	}
 	t.call = ep.Tell(x.authority).Start()
-	t.backend.tell.start()
+	x.from = t.backend.tell
+	x.from.start()
 	t.route.try()
 	x.watch(t, out)
 	native := x.r.Version == message.HTTP2

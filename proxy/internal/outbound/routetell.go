@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -16,7 +17,10 @@ type routeTell struct {
 
 	requests *tell.Counter // of a backend only
 	time     *tell.Histogram
+	frames   *tell.Histogram // of the question; of the answer, if it is a backend's
 	statuses tell.Bound[statusKey, *tell.Counter]
+	hosts    tell.Bound[string, *routeTell]
+	known    atomic.Int64 // hosts that are counted apart
 }
 
 type statusKey struct {
@@ -26,20 +30,20 @@ type statusKey struct {
 }
 
 func newRouteTell(m *tell.Metrics, l tell.Labels, grpc bool) *routeTell {
-	f := tell.OutboundHTTPRouteTime
+	f, frames := tell.OutboundHTTPRouteTime, tell.OutboundHTTPRouteFrames
 	if grpc {
-		f = tell.OutboundGRPCRouteTime
+		f, frames = tell.OutboundGRPCRouteTime, tell.OutboundGRPCRouteFrames
 	}
-	return &routeTell{m: m, labels: l, grpc: grpc, time: m.Histogram(f, l)}
+	return &routeTell{m: m, labels: l, grpc: grpc, time: m.Histogram(f, l), frames: m.Histogram(frames, l)}
 }
 
 func (t *routeTell) backend(l tell.Labels) *routeTell {
 	b := &routeTell{m: t.m, labels: t.labels.And(l), grpc: t.grpc, perTry: true}
-	requests, took := tell.OutboundHTTPBackendRequests, tell.OutboundHTTPBackendTime
+	requests, took, frames := tell.OutboundHTTPBackendRequests, tell.OutboundHTTPBackendTime, tell.OutboundHTTPBackendFrames
 	if t.grpc {
-		requests, took = tell.OutboundGRPCBackendRequests, tell.OutboundGRPCBackendTime
+		requests, took, frames = tell.OutboundGRPCBackendRequests, tell.OutboundGRPCBackendTime, tell.OutboundGRPCBackendFrames
 	}
-	b.requests, b.time = b.m.Counter(requests, b.labels), b.m.Histogram(took, b.labels)
+	b.requests, b.time, b.frames = b.m.Counter(requests, b.labels), b.m.Histogram(took, b.labels), b.m.Histogram(frames, b.labels)
 	return b
 }
 

@@ -81,6 +81,11 @@ var (
 	OutboundGRPCRouteTime     = histogram("outbound_grpc_route_request_duration_seconds", "The time between request initialization and response completion", routeTime)
 	OutboundGRPCRouteStatuses = counter("outbound_grpc_route_request_statuses_total", "Completed request-response streams")
 
+	OutboundHTTPRouteFrames   = histogram("outbound_http_route_request_frame_size_bytes", "The sizes of the pieces of request bodies", frameSize)
+	OutboundGRPCRouteFrames   = histogram("outbound_grpc_route_request_frame_size_bytes", "The sizes of the pieces of request bodies", frameSize)
+	OutboundHTTPBackendFrames = histogram("outbound_http_route_backend_response_frame_size_bytes", "The sizes of the pieces of response bodies", frameSize)
+	OutboundGRPCBackendFrames = histogram("outbound_grpc_route_backend_response_frame_size_bytes", "The sizes of the pieces of response bodies", frameSize)
+
 	OutboundHTTPBackendRequests = counter("outbound_http_route_backend_requests_total", "The total number of requests dispatched")
 	OutboundHTTPBackendTime     = histogram("outbound_http_route_backend_response_duration_seconds", "The time between request completion and response completion", backendTime)
 	OutboundHTTPBackendStatuses = counter("outbound_http_route_backend_response_statuses_total", "Completed responses")
