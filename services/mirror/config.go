@@ -20,10 +20,12 @@ import (
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
 	"github.com/weftmesh/weft/services/mirror/internal/dir"
 	"github.com/weftmesh/weft/services/mirror/internal/kube"
+	"github.com/weftmesh/weft/services/mirror/internal/link"
 )
 
 type config struct {
 	ClusterName              string     `help:"the other cluster's name; copies are called <service>-<name>"`
+	Link                     string     `help:"Linkerd's Link resource, which then says all that the flags about cluster, gateway and selection say: its name, namespace/name (default linkerd-multicluster), or file:PATH"`
 	LocalMirror              bool       `help:"take care of this cluster's own members of federated services, read from its -bus"`
 	Remote                   bus.Config `help:"the other cluster's bus; its cluster is -cluster-name unless given"`
 	RemoteDomain             string     `help:"the other cluster's DNS domain"`
@@ -69,6 +71,9 @@ func defaults() config {
 func (c config) Check() error {
 	var errs []error
 	switch problems := validation.IsDNS1123Label(c.ClusterName); {
+	case c.LocalMirror && c.Link != "":
+		errs = append(errs, conf.Bad("Link", "%q is about another cluster, and -local-mirror is about this one", c.Link))
+	case c.Link != "" && c.ClusterName == "":
 	case c.LocalMirror && c.ClusterName != "":
 		errs = append(errs, conf.Bad("ClusterName", "%q names another cluster, and -local-mirror is about this one", c.ClusterName))
 	case c.LocalMirror && !c.Unlink && len(c.Bus.Servers) == 0:
@@ -112,13 +117,7 @@ func selector(text string) (labels.Selector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a label selector: %w", text, err)
 	}
-	wanted, _ := s.Requirements()
-	for _, r := range wanted {
-		if !strings.HasPrefix(r.Key(), "mirror.linkerd.io/") && !strings.HasPrefix(r.Key(), "multicluster.linkerd.io/") {
-			return nil, fmt.Errorf("label %q is not on the other cluster's bus: those of mirror.linkerd.io and multicluster.linkerd.io are", r.Key())
-		}
-	}
-	return s, nil
+	return s, link.Known(s)
 }
 
 // rules are those of the selectors, which Check has judged.
@@ -163,11 +162,11 @@ type resolver struct {
 // Link says how the other cluster is reached now. A host name that cannot be
 // resolved is an error: the copies keep the addresses they have.
 func (r resolver) Link(ctx context.Context) (derive.Link, error) {
-	link := r.link
-	link.Gateway = derive.Gateway{Port: r.gw.Port, Identity: r.gw.Identity}
+	out := r.link
+	out.Gateway = derive.Gateway{Port: r.gw.Port, Identity: r.gw.Identity}
 	for _, host := range r.gw.Address {
 		if addr, err := netip.ParseAddr(host); err == nil {
-			link.Gateway.Addresses = append(link.Gateway.Addresses, addr.Unmap())
+			out.Gateway.Addresses = append(out.Gateway.Addresses, addr.Unmap())
 			continue
 		}
 		addrs, err := r.lookup(ctx, "ip", host)
@@ -175,13 +174,16 @@ func (r resolver) Link(ctx context.Context) (derive.Link, error) {
 			return derive.Link{}, fmt.Errorf("resolving the gateway %s: %w", host, err)
 		}
 		for _, a := range addrs {
-			link.Gateway.Addresses = append(link.Gateway.Addresses, a.Unmap())
+			out.Gateway.Addresses = append(out.Gateway.Addresses, a.Unmap())
 		}
 	}
-	slices.SortFunc(link.Gateway.Addresses, netip.Addr.Compare)
-	link.Gateway.Addresses = slices.Compact(link.Gateway.Addresses)
-	return link, nil
+	slices.SortFunc(out.Gateway.Addresses, netip.Addr.Compare)
+	out.Gateway.Addresses = slices.Compact(out.Gateway.Addresses)
+	return out, nil
 }
+
+// Report tells nobody: there is no Link whose status it could be.
+func (r resolver) Report(context.Context, link.Outcome) error { return nil }
 
 // openSink opens what -sink asks for.
 func openSink(cfg config) (sink, error) {

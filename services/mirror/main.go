@@ -31,6 +31,10 @@ func wire(ctx context.Context, s *run.Service) error {
 	if err != nil {
 		return err
 	}
+	cfg, from, err := follow(ctx, cfg)
+	if err != nil {
+		return err
+	}
 	rules, err := cfg.rules()
 	if err != nil {
 		return err
@@ -54,7 +58,7 @@ func wire(ctx context.Context, s *run.Service) error {
 	}
 	reader := bus.NewReader(remote, bus.ReaderConfig{Registry: s.Metrics(), Tables: feed.Tables()})
 	there := feed.New(reader, rules)
-	loop := reconcile.New(there, cfg.gateway(rules), out, reconcile.Config{}, s.Metrics())
+	loop := reconcile.New(there, cfg.links(rules, from, there), out, reconcile.Config{}, s.Metrics())
 
 	s.Part("remote bus", remote.Run)
 	s.Part("remote log", reader.Run)
@@ -85,10 +89,10 @@ const presenceEvery = 2 * time.Second
 // requestTimeout bounds one request to the API server.
 const requestTimeout = 15 * time.Second
 
-// link is how this process stands to the other cluster's log.
-type link func() (bus.Status, *busv1.LinkState)
+// standing is how this process stands to the other cluster's log.
+type standing func() (bus.Status, *busv1.LinkState)
 
-func linkState(cluster string, remote bus.Transport, reader *bus.Reader) link {
+func linkState(cluster string, remote bus.Transport, reader *bus.Reader) standing {
 	return func() (bus.Status, *busv1.LinkState) {
 		st := reader.Status()
 		l := &busv1.LinkState{
@@ -103,7 +107,7 @@ func linkState(cluster string, remote bus.Transport, reader *bus.Reader) link {
 
 // announce publishes presence on this cluster's bus, if one is configured. The
 // position is that in the other cluster's log.
-func announce(ctx context.Context, s *run.Service, cfg config, other link) error {
+func announce(ctx context.Context, s *run.Service, cfg config, other standing) error {
 	if len(cfg.Bus.Servers) == 0 {
 		return nil
 	}

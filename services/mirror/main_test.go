@@ -39,6 +39,8 @@ func TestCheck(t *testing.T) {
 		{[]string{"-cluster-name", "", "-local-mirror"}, "local-mirror"},
 		{[]string{"-cluster-name", "", "-local-mirror", "-bus.servers", "nats://x:4222"}, ""},
 		{[]string{"-selector", "", "-federated-service-selector", "mirror.linkerd.io/federated in (member, yes)"}, ""},
+		{[]string{"-cluster-name", "", "-link", "east"}, ""},
+		{[]string{"-cluster-name", "", "-link", "east", "-local-mirror"}, "link"},
 		{[]string{"-selector", "app=kiln"}, "is not on the other cluster's bus"},
 		{[]string{"-remote-discovery-selector", "=="}, "remote-discovery-selector"},
 		{[]string{"-sink", "file"}, "sink"},

@@ -33,6 +33,7 @@ type Feed struct {
 
 	mu       sync.Mutex
 	synced   bool
+	all      map[string]bool           // row keys of all services
 	services map[string]*busv1.Service // those that rules want, by row key
 	// endpoints are keys of endpoint rows by the row key of their service; the
 	// rows themselves stay in the log's copy.
@@ -78,7 +79,7 @@ func (f *Feed) apply(cut bus.Cut) bool {
 	matters := cut.Complete
 	if cut.Complete {
 		f.synced = true
-		f.services, f.endpoints = map[string]*busv1.Service{}, map[string]map[string]bool{}
+		f.all, f.services, f.endpoints = map[string]bool{}, map[string]*busv1.Service{}, map[string]map[string]bool{}
 	}
 	for _, c := range cut.Changes {
 		switch c.Table {
@@ -99,8 +100,10 @@ func (f *Feed) service(c bus.Change) bool {
 	_, had := f.services[c.Key]
 	delete(f.services, c.Key)
 	if c.Value == nil {
+		delete(f.all, c.Key)
 		return had
 	}
+	f.all[c.Key] = true
 	row := &busv1.Service{}
 	if err := proto.Unmarshal(c.Value, row); err != nil {
 		slog.Error("service row cannot be read", obs.Object(c.Key), obs.Error(err))
@@ -130,6 +133,23 @@ func (f *Feed) endpoint(c bus.Change) {
 		f.endpoints[of] = map[string]bool{}
 	}
 	f.endpoints[of][c.Key] = true
+}
+
+// Select changes the rules by which services are wanted.
+func (f *Feed) Select(rules derive.Rules) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rules = rules
+	if !f.synced {
+		return
+	}
+	f.services = map[string]*busv1.Service{}
+	for key := range f.all {
+		row := &busv1.Service{}
+		if f.row(busv1.Table_TABLE_SERVICES, key, row) && rules.Wanted(row) {
+			f.services[key] = row
+		}
+	}
 }
 
 // Tables gathers the exported services and what stands behind them; false until

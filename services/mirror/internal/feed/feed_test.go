@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/bus/bustest"
@@ -166,6 +167,18 @@ func TestFeed(t *testing.T) {
 		o.append(gone(busv1.Table_TABLE_ENDPOINTS, bus.Key("pottery", "kiln", "s", "10.1.0.1")))
 		o.want([]string{"kiln", "wheel"}, []string{"10.1.0.2", "10.1.0.9"})
 		o.append(service("kiln", false))
+		o.want([]string{"wheel"}, []string{"10.1.0.9"})
+		// Other rules: what the log has is judged anew, and what comes after it.
+		others, err := labels.Parse(derive.LabelExported + "!=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.feed.Select(derive.Rules{Exported: others})
+		o.want([]string{"kiln"}, []string{"10.1.0.2"})
+		o.append(service("glaze", false))
+		o.want([]string{"glaze", "kiln"}, []string{"10.1.0.2"})
+		o.append(gone(busv1.Table_TABLE_SERVICES, bus.Key("pottery", "glaze")))
+		o.feed.Select(derive.Rules{})
 		o.want([]string{"wheel"}, []string{"10.1.0.9"})
 		o.append(gone(busv1.Table_TABLE_SERVICES, bus.Key("pottery", "wheel")))
 		o.want(nil, nil)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
+	"github.com/weftmesh/weft/services/mirror/internal/link"
 )
 
 // source is the other cluster.
@@ -49,6 +50,8 @@ func (d *Done) add(o Done) {
 // change their addresses.
 type links interface {
 	Link(ctx context.Context) (derive.Link, error)
+	// Report takes what a round came to.
+	Report(ctx context.Context, o link.Outcome) error
 }
 
 // Config of a Loop; zero durations mean the defaults.
@@ -167,22 +170,23 @@ func (l *Loop) pause(ctx context.Context, d time.Duration) error {
 }
 
 func (l *Loop) round(ctx context.Context) error {
+	// First: it may change what of the other cluster is looked at.
+	is, err := l.links.Link(ctx)
+	if err != nil {
+		return err
+	}
 	tables, known := l.source.Tables()
 	if !known {
 		return nil
 	}
-	link, err := l.links.Link(ctx)
-	if err != nil {
-		return err
-	}
 	var want []derive.Mirror
 	var bad []derive.Problem
 	var done Done
-	if link.Cluster != "" {
-		want, bad = derive.Mirrors(tables, link)
+	if is.Cluster != "" {
+		want, bad = derive.Mirrors(tables, is)
 		done, err = l.sink.Apply(ctx, want)
 	}
-	members, alone := derive.Members(tables, link)
+	members, alone := derive.Members(tables, is)
 	joined, joinErr := l.sink.Join(ctx, members)
 	done.add(joined)
 	err = errors.Join(err, joinErr)
@@ -194,7 +198,7 @@ func (l *Loop) round(ctx context.Context) error {
 		l.changes.WithLabelValues(change).Add(float64(n))
 	}
 	if done.Created+done.Updated+done.Deleted > 0 {
-		slog.Info("services copied", obs.Cluster(link.Cluster), slog.Int("created", done.Created), slog.Int("updated", done.Updated),
+		slog.Info("services copied", obs.Cluster(is.Cluster), slog.Int("created", done.Created), slog.Int("updated", done.Updated),
 			slog.Int("deleted", done.Deleted), obs.Count(len(want)))
 	}
 	for _, p := range bad {
@@ -203,5 +207,5 @@ func (l *Loop) round(ctx context.Context) error {
 		}
 	}
 	l.problems = bad
-	return err
+	return errors.Join(err, l.links.Report(ctx, link.Outcome{Mirrors: want, Members: members, Problems: bad}))
 }

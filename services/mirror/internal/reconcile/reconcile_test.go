@@ -12,6 +12,7 @@ import (
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
+	"github.com/weftmesh/weft/services/mirror/internal/link"
 	"github.com/weftmesh/weft/services/mirror/internal/reconcile"
 )
 
@@ -94,20 +95,22 @@ func (s *here) last() int {
 	return s.rounds[len(s.rounds)-1]
 }
 
-type link struct {
+type way struct {
 	err   error
 	local bool // no other cluster
 }
 
-func (l link) Link(context.Context) (derive.Link, error) {
+func (l way) Link(context.Context) (derive.Link, error) {
 	if l.local {
 		return derive.Link{}, l.err
 	}
 	return derive.Link{Cluster: "east", Domain: "cluster.local"}, l.err
 }
 
+func (way) Report(context.Context, link.Outcome) error { return nil }
+
 // run starts a loop; the returned function ends it.
-func run(t *testing.T, f *there, l link, s *here) func() {
+func run(t *testing.T, f *there, l way, s *here) func() {
 	t.Helper()
 	s.begun = time.Now()
 	loop := reconcile.New(f, l, s, reconcile.Config{}, prometheus.NewPedanticRegistry())
@@ -135,7 +138,7 @@ func pass(d time.Duration) {
 func TestNothingIsDoneWhileUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newThere(), &here{}
-		stop := run(t, f, link{}, s)
+		stop := run(t, f, way{}, s)
 		pass(10 * time.Minute)
 		if n := s.count(); n != 0 {
 			t.Errorf("%d rounds were written, want none", n)
@@ -158,7 +161,7 @@ func TestABurstIsOneRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newThere(), &here{}
 		f.export("kiln")
-		stop := run(t, f, link{}, s)
+		stop := run(t, f, way{}, s)
 		pass(time.Second)
 		before := s.count()
 		for range 20 {
@@ -180,7 +183,7 @@ func TestRetriesAreBounded(t *testing.T) {
 		f, s := newThere(), &here{fail: 1000}
 		f.export("kiln")
 		<-f.changed
-		stop := run(t, f, link{}, s)
+		stop := run(t, f, way{}, s)
 		pass(25 * time.Second)
 		if n := s.count(); n < 5 || n > 6 {
 			t.Errorf("%d rounds in the first 25 s, want the first and 4 or 5 retries (at %v)", n, s.at)
@@ -207,7 +210,7 @@ func TestUnknownGatewayWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := newThere(), &here{}
 		f.export("kiln")
-		stop := run(t, f, link{err: errors.New("no such host")}, s)
+		stop := run(t, f, way{err: errors.New("no such host")}, s)
 		pass(time.Minute)
 		if n := s.count(); n != 0 {
 			t.Errorf("%d rounds were written, want none", n)
@@ -223,7 +226,7 @@ func TestLocalMembers(t *testing.T) {
 		f, s := newThere(), &here{joinErr: errDown}
 		f.export("kiln", "wheel")
 		<-f.changed
-		stop := run(t, f, link{local: true}, s)
+		stop := run(t, f, way{local: true}, s)
 		pass(20 * time.Second)
 		s.mu.Lock()
 		if len(s.rounds) > 0 || len(s.joined) < 5 || s.joined[0] != 2 {
