@@ -101,6 +101,9 @@ var (
 	OutboundTCPRouteClose      = counter("outbound_tcp_route_close_total", "The total number of connections closed")
 )
 
+// TransferCost are the bytes to and from endpoints.
+var TransferCost = counter("outbound_tcp_transfer_cost_bytes_total", "The total amount of data transferred to and from endpoints, by whether they are in this zone")
+
 var (
 	routeTime   = []float64{0.05, 0.5, 1, 10}
 	backendTime = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 10}

@@ -17,6 +17,8 @@ type TCP struct {
 	open   *Gauge
 	read   *Counter
 	write  *Counter
+
+	received, sent *Counter // by zone; nil for connections that have none
 }
 
 // TCP binds the tcp_ families to the labels.
@@ -26,6 +28,21 @@ func (m *Metrics) TCP(l Labels) *TCP {
 		opened: m.Counter(TCPOpenTotal, l), open: m.Gauge(TCPOpen, l),
 		read: m.Counter(TCPReadBytes, l), write: m.Counter(TCPWriteBytes, l),
 	}
+}
+
+// Cost also counts bytes by whether they leave the zone: locality is what
+// discovery says of the peer, "local" or "remote".
+func (t *TCP) Cost(locality string) *TCP {
+	zone := "Unknown"
+	switch locality {
+	case "local":
+		zone = "Local"
+	case "remote":
+		zone = "Remote"
+	}
+	l := Labels{{"zone_locality", zone}}
+	t.received, t.sent = t.m.Counter(TransferCost, l.With("op", "Recv")), t.m.Counter(TransferCost, l.With("op", "Send"))
+	return t
 }
 
 // Start counts a connection as open. The caller counts bytes with Read and Write
@@ -39,6 +56,9 @@ func (t *TCP) Start() {
 func (t *TCP) Read(n int) {
 	if n > 0 {
 		t.read.Add(uint64(n))
+		if t.received != nil {
+			t.received.Add(uint64(n))
+		}
 	}
 }
 
@@ -46,6 +66,9 @@ func (t *TCP) Read(n int) {
 func (t *TCP) Write(n int) {
 	if n > 0 {
 		t.write.Add(uint64(n))
+		if t.sent != nil {
+			t.sent.Add(uint64(n))
+		}
 	}
 }
 
