@@ -56,6 +56,7 @@ disableIPv6: false
 installNamespace: true
 networkPolicy: {enabled: true}
 podMonitor: {enabled: true}
+bus: {history: {enabled: true}}
 destinationController: {autoscaling: {enabled: true}}
 policyController: {autoscaling: {enabled: true}}
 proxy: {tracing: {enabled: true, collector: {endpoint: "collector.tracing:4317", meshIdentity: {serviceAccountName: collector, namespace: tracing}}}}

@@ -52,6 +52,9 @@
 {{- if and (eq $v.bus.auth "credentials") $v.nats.enabled }}
 {{- $problems = append $problems "bus.auth is credentials but nats.enabled is true.\n  why:  the servers of this chart know clients by their certificates\n  next: leave bus.auth at mtls, or use NATS servers of your own (nats.enabled=false, nats.url)" }}
 {{- end }}
+{{- if and $v.bus.history.enabled $v.nats.enabled (not $v.bus.history.domain) }}
+{{- $problems = append $problems "bus.history.domain is empty but nats.enabled is true.\n  why:  the history is kept by a server of its own, which is asked by its domain\n  next: leave bus.history.domain at history; empty is for NATS servers of your own that have JetStream themselves" }}
+{{- end }}
 {{- if has (int $v.nats.replicas) (list 2) }}
 {{- if $v.highAvailability }}
 {{- $problems = append $problems "highAvailability with nats.replicas=2.\n  why:  while one server is replaced the other one is alone\n  next: set nats.replicas=3" }}
