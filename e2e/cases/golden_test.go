@@ -10,12 +10,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	netapi "github.com/linkerd/linkerd2-proxy-api/go/net"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"golang.org/x/tools/txtar"
@@ -34,7 +34,7 @@ var update = flag.Bool("update", false, "write what is answered into the golden 
 // testdata/routes/*.txtar and compares the complete answers. A file holds
 // manifests (names that end in .yaml) and sections "ask <address or name>:<port>
 // from <namespace>", which hold Linkerd's answer, or with "complete" behind them
-// ours. All files are one cluster, so their namespaces and addresses differ.
+// ours; "ask <namespace>:<pod> inbound <port>" is about who may come in. All files are one cluster, so their namespaces and addresses differ.
 func TestGoldenRoutes(t *testing.T) {
 	files, err := filepath.Glob("testdata/routes/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -88,14 +88,16 @@ func goldenRoutes(t *testing.T, conn *grpc.ClientConn, file string, a *txtar.Arc
 		}
 		asked++
 		words := strings.Fields(question)
-		if len(words) < 3 || words[1] != "from" {
-			t.Fatalf("question %q", question)
-		}
 		var got string
-		if slices.Contains(words, "complete") {
+		switch {
+		case len(words) == 3 && words[1] == "inbound":
+			got = askInbound(t, conn, words[0], words[2])
+		case len(words) == 4 && words[1] == "from" && words[3] == "complete":
 			got = askOurs(t, conn, words[0], words[2])
-		} else {
+		case len(words) == 3 && words[1] == "from":
 			got = askLinkerds(t, conn, words[0], words[2])
+		default:
+			t.Fatalf("question %q", question)
 		}
 		if *update {
 			a.Files[i].Data = []byte(got)
@@ -129,6 +131,20 @@ func askLinkerds(t *testing.T, conn *grpc.ClientConn, target, source string) str
 	answer, err := outbound.NewOutboundPoliciesClient(conn).Get(t.Context(), spec)
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
+	}
+	return readable(t, answer)
+}
+
+// askInbound asks who may come in at a port of a pod.
+func askInbound(t *testing.T, conn *grpc.ClientConn, workload, port string) string {
+	t.Helper()
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := inbound.NewInboundServerPoliciesClient(conn).GetPort(t.Context(), &inbound.PortSpec{Workload: workload, Port: uint32(n)})
+	if err != nil {
+		t.Fatalf("%s port %s: %v", workload, port, err)
 	}
 	return readable(t, answer)
 }
@@ -190,7 +206,8 @@ func readable(t *testing.T, m proto.Message) string {
 	return string(out) + "\n"
 }
 
-// addresses turns IPv4 addresses, which are numbers, into text.
+// addresses turns IPv4 addresses, which are numbers, into text: with their port, or
+// as networks.
 func addresses(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -206,7 +223,14 @@ func addresses(v any) any {
 			}
 			var b [4]byte
 			binary.BigEndian.PutUint32(b[:], uint32(n))
-			return fmt.Sprintf("%v:%v", netip.AddrFrom4(b), v["port"])
+			if port, ok := v["port"]; ok {
+				return fmt.Sprintf("%v:%v", netip.AddrFrom4(b), port)
+			}
+			bits, ok := v["prefixLen"].(json.Number) // 0 is left out
+			if !ok {
+				bits = "0"
+			}
+			return fmt.Sprintf("%v/%v", netip.AddrFrom4(b), bits)
 		}
 		for k := range v {
 			v[k] = addresses(v[k])
