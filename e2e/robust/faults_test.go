@@ -53,6 +53,9 @@ var faultKinds = []struct {
 	{"slow wires of process", "wire", watchers + 2*fronts, time.Second, 6 * time.Second},
 }
 
+// gap is how long after one fault the next comes, on average.
+const gap = time.Second
+
 // tail is how long after a run the last fault may still last.
 const tail = 4 * time.Second
 
@@ -63,7 +66,7 @@ func invent(seed uint64, lasts, lease time.Duration) []fault {
 	busy := map[string]time.Duration{}
 	var out []fault
 	var left []int
-	for now := time.Duration(0); ; now += time.Duration(200+rng.IntN(1300)) * time.Millisecond {
+	for now := time.Duration(0); ; now += time.Duration(gap.Milliseconds()/4+rng.Int64N(gap.Milliseconds()*3/2)) * time.Millisecond {
 		if len(left) == 0 {
 			left = rng.Perm(len(faultKinds))
 		}

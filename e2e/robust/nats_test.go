@@ -1,15 +1,13 @@
 package robust
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -102,12 +100,13 @@ type child struct {
 	cmd  *exec.Cmd
 }
 
-// asServer is the environment variable that makes a server of this binary.
+// asServer is the environment variable that makes a server of this binary: the
+// name of a configuration file.
 const asServer = "WEFT_ROBUST_NATS"
 
 func TestMain(m *testing.M) {
-	if text, ok := os.LookupEnv(asServer); ok {
-		if err := serve(text); err != nil {
+	if config, ok := os.LookupEnv(asServer); ok {
+		if err := serve(config); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -116,16 +115,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve is a NATS server with the chart's settings, until SIGTERM.
-func serve(text string) error {
-	var p plan
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return fmt.Errorf("reading %s: %w", asServer, err)
-	}
-	opts, err := p.options()
+// serve is a NATS server, until SIGTERM.
+func serve(config string) error {
+	opts, err := server.ProcessConfigFile(config)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the configuration of a NATS server: %w", err)
 	}
+	opts.NoSigs, opts.NoLog = true, true
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return fmt.Errorf("making a NATS server: %w", err)
@@ -139,41 +135,19 @@ func serve(text string) error {
 	return nil
 }
 
-func (p plan) options() (*server.Options, error) {
-	client, err := number(p.Client)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := number(p.Cluster)
-	if err != nil {
-		return nil, err
-	}
-	opts := &server.Options{
-		ServerName: p.Name, Host: "127.0.0.1", Port: client, NoSigs: true, NoLog: true,
-		PingInterval: 2 * time.Second, MaxPingsOut: 2, WriteDeadline: 5 * time.Second,
-		JetStream: true, StoreDir: p.Dir,
-		Cluster: server.ClusterOpts{
-			// What is told to others leads nowhere: only the wires do.
-			Name: "robust", Host: "127.0.0.1", Port: cluster, Advertise: "127.0.0.1:1", NoAdvertise: true,
-			PingInterval: 2 * time.Second, MaxPingsOut: 2, PoolSize: -1,
-		},
-	}
-	for _, r := range p.Routes {
-		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: r})
-	}
-	return opts, nil
+// config is what every kind of node gives its server, with the chart's times.
+// What a server tells others of its place leads nowhere: only the wires do.
+func (p plan) config(dir string) string {
+	return fmt.Sprintf(`
+server_name: %q, listen: %q
+ping_interval: "2s", ping_max: 2, write_deadline: "5s"
+jetstream { store_dir: %q }
+cluster {
+  name: robust, listen: %q, advertise: "127.0.0.1:1", no_advertise: true, pool_size: -1
+  ping_interval: "2s", ping_max: 2
+  routes: ["nats://%s"]
 }
-
-func number(addr string) (int, error) {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return 0, fmt.Errorf("reading an address: %w", err)
-	}
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return 0, fmt.Errorf("reading an address: %w", err)
-	}
-	return n, nil
+`, p.Name, p.Client, dir, p.Cluster, strings.Join(p.Routes, `", "nats://`))
 }
 
 func newChild(t *testing.T, p plan) node {
@@ -188,8 +162,8 @@ func (c *child) start() {
 	if err := wipe(c.plan.Dir); err != nil {
 		c.t.Fatal(err)
 	}
-	text, err := json.Marshal(c.plan)
-	if err != nil {
+	config := filepath.Join(c.plan.Dir, "nats.conf")
+	if err := os.WriteFile(config, []byte(c.plan.config(c.plan.Dir)), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
 	self, err := os.Executable()
@@ -197,7 +171,7 @@ func (c *child) start() {
 		c.t.Fatal(err)
 	}
 	c.cmd = exec.Command(self) //nolint:gosec,noctx // this binary; kill ends it
-	c.cmd.Env = append(os.Environ(), asServer+"="+string(text))
+	c.cmd.Env = append(os.Environ(), asServer+"="+config)
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.cmd.Start(); err != nil {

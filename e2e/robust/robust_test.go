@@ -159,4 +159,4 @@ func (h *house) report(faults []fault, events []chronicle.Event, agreed time.Dur
 }
 
 // places are where NATS servers can run.
-var places = map[string]func(*testing.T, plan) node{"process": newChild}
+var places = map[string]func(*testing.T, plan) node{"process": newChild, "docker": newBox}
