@@ -170,7 +170,7 @@ func (y yard) decide(c why.Client) why.Outcome {
 		switch {
 		case !y.opaque && c.Request != nil && y.takesProbe(c): // by its own route, from the probes' networks
 			return why.Allowed
-		case byDefault(policy, c) || c.Address.IsLoopback():
+		case byDefault(policy, c) || c.Address.String() == "127.0.0.1":
 			return why.Allowed
 		}
 		return why.Denied
@@ -188,7 +188,7 @@ func (y yard) decide(c why.Client) why.Outcome {
 	case http && c.Request != nil && y.takesProbe(c):
 		return why.Allowed
 	}
-	if byDefault(y.server.GetAccessPolicy(), c) || c.Address.IsLoopback() {
+	if byDefault(y.server.GetAccessPolicy(), c) || c.Address.String() == "127.0.0.1" {
 		return why.Allowed
 	}
 	for _, g := range y.grants {
@@ -329,7 +329,7 @@ func TestDefaultsMatchTheModel(t *testing.T) {
 		answer := ask(t, tables, y.workload(), yardPort)
 		for range 20 {
 			c := why.Client{
-				Address: netip.MustParseAddr(pick(r, "10.1.2.3", "10.2.0.1", "192.0.2.9", "203.0.113.5", "fd00::5", "fd00:1::5", "127.0.0.1")),
+				Address: netip.MustParseAddr(pick(r, "10.1.2.3", "10.2.0.1", "192.0.2.9", "203.0.113.5", "fd00::5", "fd00:1::5", "127.0.0.1", "127.0.0.2")),
 				Identity: pick(r, "", "", "amy.b.id", "x.y.b.id", "b.id", "spiffe://root/x",
 					"amy.a.serviceaccount.identity.linkerd.cluster.local", "x.amy.serviceaccount.identity.linkerd.cluster.local"),
 			}

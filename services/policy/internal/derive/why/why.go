@@ -132,8 +132,8 @@ func Explain(s *inbound.Server, c Client) Verdict {
 	}
 	v.judge(c, s.GetAuthorizations(), false)
 	v.judge(c, own, true)
-	// The proxy lets its own pod in, always.
-	if c.Address.IsLoopback() && v.Outcome == Denied {
+	// The proxy lets its own pod in, always: from these two addresses.
+	if v.Outcome == Denied && (c.Address == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || c.Address == netip.IPv6Loopback()) {
 		v.Outcome, v.By = Allowed, "default localhost"
 	}
 	switch {
