@@ -56,6 +56,16 @@ func (w *World) log() engine.Category {
 			}
 			return judge.NothingSkipped(leader)
 		}},
+		{Name: "history of the log is kept", Anchor: anchor + "history", Warning: true, Retry: true, Run: func(ctx context.Context) error {
+			leader, err := w.leader(ctx)
+			if err != nil {
+				return engine.Skip("no watcher leads") // a check above tells it
+			}
+			if leader.History == nil {
+				return engine.Skip("no history is asked for")
+			}
+			return judge.HistoryKept(leader, w.Namespace)
+		}},
 	}}
 }
 
@@ -133,6 +143,9 @@ func readProcess(text []byte, into *judge.Process) error {
 	into.Age = value("weft_bus_age_seconds")
 	into.Epoch, into.Seq = uint64(value("weft_bus_epoch")), uint64(value("weft_bus_seq"))
 	into.Leader = value("weft_watcher_leader") == 1
+	if up, ok := families["weft_bus_history_up"]; ok {
+		into.History = &judge.History{Kept: first(up) == 1, Lost: uint64(value("weft_bus_history_lost_messages_total"))}
+	}
 	into.Skipped = int(value("weft_watcher_skipped_objects"))
 	return nil
 }

@@ -24,6 +24,8 @@ type Status struct {
 	// Unmeshed counts the pods that an annotation wants to have a proxy and that
 	// came up without one.
 	Unmeshed uint32 `json:"unmeshed"`
+	// History is how the log's past is kept; absent where it is not to be.
+	History *History `json:"history,omitempty"`
 	// Links to other clusters, of each process that reads one.
 	Links []Link   `json:"links,omitempty"`
 	Notes []string `json:"notes"`
@@ -65,6 +67,18 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
+// History is how the past of the log is kept (weft history).
+type History struct {
+	Kept bool `json:"kept"`
+	// Problem is why it is not, or what is wrong with it.
+	Problem string `json:"problem"`
+	// Since is when the oldest message that is kept was said; null when unknown.
+	Since *time.Time `json:"since"`
+	Bytes uint64     `json:"bytes"`
+	// Lost counts the messages that it did not get from this writer.
+	Lost uint64 `json:"lost"`
+}
+
 // From makes the status of a roll as of now.
 func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status {
 	s := Status{Source: source, Cluster: Clean(cluster), Processes: []Process{}, Skipped: []Skipped{}, Notes: []string{}}
@@ -81,6 +95,13 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 		}
 		for _, o := range e.GetPresence().GetSkipped() {
 			s.Skipped = append(s.Skipped, Skipped{Object: Clean(o.GetObject()), Reason: Clean(o.GetReason())})
+		}
+		if h := e.GetPresence().GetHistory(); h != nil {
+			s.History = &History{Kept: h.GetKept(), Problem: Clean(h.GetProblem()), Bytes: h.GetBytes(), Lost: h.GetLost()}
+			if h.GetSinceNs() != 0 {
+				since := time.Unix(0, h.GetSinceNs()).UTC()
+				s.History.Since = &since
+			}
 		}
 		s.Unmeshed = max(s.Unmeshed, e.GetPresence().GetUnmeshed()) // of two leaders, each counts all
 		s.SkippedTotal += max(e.GetPresence().GetSkippedTotal(), uint32(len(e.GetPresence().GetSkipped())))

@@ -42,6 +42,10 @@ func Text(s Status) string {
 		b.WriteByte('\n')
 		b.WriteString(unmeshed(s.Unmeshed))
 	}
+	if s.History != nil {
+		b.WriteByte('\n')
+		b.WriteString(past(*s.History))
+	}
 	for i, n := range s.Notes {
 		if i == 0 {
 			b.WriteByte('\n')
@@ -87,6 +91,24 @@ func unmeshed(n uint32) string {
 		pods = fmt.Sprintf("%d pods have no proxy, though they were to have one", n)
 	}
 	return pods + "; which and why:\n  kubectl get events -A --field-selector reason=InjectionSkipped\n"
+}
+
+// past says how the history is kept.
+func past(h History) string {
+	text := "history is NOT kept"
+	if h.Kept {
+		text = fmt.Sprintf("history is kept, %d bytes", h.Bytes)
+		if h.Since != nil {
+			text += " since " + h.Since.Format(time.RFC3339)
+		}
+	}
+	if h.Lost > 0 {
+		text += fmt.Sprintf("; %d messages of the log are missing in it", h.Lost)
+	}
+	if h.Problem != "" {
+		text += ": " + h.Problem + "\n  the mesh does without it; weft history tells a gap"
+	}
+	return text + "\n"
 }
 
 // position is how far a process has read; one that reads no log has none.

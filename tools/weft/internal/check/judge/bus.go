@@ -59,7 +59,14 @@ type Process struct {
 	Epoch     uint64
 	Seq       uint64
 	Leader    bool
-	Skipped   int // objects that the watcher could not use
+	Skipped   int      // objects that the watcher could not use
+	History   *History // nil where the log's past is not to be kept
+}
+
+// History is how the watcher that leads says the log's past is kept.
+type History struct {
+	Kept bool
+	Lost uint64 // messages that are missing in it
 }
 
 // Leads judges whether exactly one watcher leads.
@@ -123,4 +130,14 @@ func NothingSkipped(leader Process) error {
 	}
 	return fault("watcher in pod "+leader.Pod, "weft_watcher_skipped_objects", fmt.Sprintf("is %d: objects that make no sense have no effect", leader.Skipped),
 		"weft status lists them with the reasons")
+}
+
+// HistoryKept judges whether the log's past is written down as it should be.
+// Nothing but `weft history` needs it.
+func HistoryKept(leader Process, ns string) error {
+	if leader.History.Kept {
+		return nil
+	}
+	return fault("watcher in pod "+leader.Pod, "weft_bus_history_up", fmt.Sprintf("is 0, and %d messages of the log are missing in the history: weft history will tell a gap", leader.History.Lost),
+		fmt.Sprintf("weft status tells why; kubectl -n %s logs weft-history-0", ns))
 }
