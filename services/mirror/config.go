@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,6 +22,7 @@ import (
 	"github.com/weftmesh/weft/services/mirror/internal/dir"
 	"github.com/weftmesh/weft/services/mirror/internal/kube"
 	"github.com/weftmesh/weft/services/mirror/internal/link"
+	"github.com/weftmesh/weft/services/mirror/internal/probe"
 )
 
 type config struct {
@@ -50,13 +52,16 @@ type gateway struct {
 	Address  []string `help:"IP addresses or host names of the gateway"`
 	Port     uint16   `help:"port of the gateway's proxy"`
 	Identity string   `help:"identity of the gateway's proxy"`
+	// ProbePath and ProbePort say where the gateway tells that it lives.
+	ProbePath string `help:"path at which the gateway is asked every 3 s whether it lives, as /ready; empty: it is not asked"`
+	ProbePort uint16 `help:"port for that"`
 }
 
 func defaults() config {
 	return config{
 		RemoteDomain:      "cluster.local",
 		RemoteTrustDomain: "cluster.local",
-		Gateway:           gateway{Port: 4143},
+		Gateway:           gateway{Port: 4143, ProbePort: 4191},
 
 		Selector:                 "mirror.linkerd.io/exported=true",
 		RemoteDiscoverySelector:  "mirror.linkerd.io/exported=remote-discovery",
@@ -104,6 +109,10 @@ func (g gateway) Check() error {
 		return conf.Bad("Identity", "a gateway needs both address and identity: a client must know whom it talks to")
 	case g.Port == 0:
 		return conf.Bad("Port", "it is 0")
+	case g.ProbePort == 0:
+		return conf.Bad("ProbePort", "it is 0")
+	case g.ProbePath != "" && !strings.HasPrefix(g.ProbePath, "/"):
+		return conf.Bad("ProbePath", "%q does not begin with a slash", g.ProbePath)
 	}
 	return nil
 }
@@ -145,17 +154,26 @@ func (c config) remote() bus.Config {
 	return r
 }
 
-func (c config) gateway(rules derive.Rules) resolver {
+func (c config) gateway(rules derive.Rules, ask prober) resolver {
+	probe := link.Probe{Path: c.Gateway.ProbePath, Port: c.Gateway.ProbePort, Period: 3 * time.Second, Timeout: 30 * time.Second, Threshold: 3}
 	return resolver{
 		link: derive.Link{Cluster: c.ClusterName, Rules: rules, Domain: c.RemoteDomain, TrustDomain: c.RemoteTrustDomain},
-		gw:   c.Gateway, lookup: net.DefaultResolver.LookupNetIP,
+		gw:   c.Gateway, lookup: net.DefaultResolver.LookupNetIP, probe: probe, ask: ask,
 	}
+}
+
+// prober asks the gateway whether it lives.
+type prober interface {
+	Aim(t probe.Target)
+	Alive() bool
 }
 
 // resolver finds a gateway's addresses, each time it is asked.
 type resolver struct {
 	link   derive.Link
 	gw     gateway
+	probe  link.Probe
+	ask    prober // nil: nobody asks
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
@@ -179,6 +197,13 @@ func (r resolver) Link(ctx context.Context) (derive.Link, error) {
 	}
 	slices.SortFunc(out.Gateway.Addresses, netip.Addr.Compare)
 	out.Gateway.Addresses = slices.Compact(out.Gateway.Addresses)
+	if r.ask != nil {
+		p := r.probe
+		r.ask.Aim(probe.Target{
+			Addresses: out.Gateway.Addresses, Path: p.Path, Port: p.Port, Period: p.Period, Timeout: p.Timeout, Threshold: p.Threshold,
+		})
+		out.Gateway.Dead = !r.ask.Alive()
+	}
 	return out, nil
 }
 

@@ -86,7 +86,7 @@ func (l *linked) Link(ctx context.Context) (derive.Link, error) {
 	}
 	way := l.way
 	way.link.Domain, way.link.Rules = is.Domain, is.Rules
-	way.gw = gateway{Address: is.Gateway.Addresses, Port: is.Gateway.Port, Identity: is.Gateway.Identity}
+	way.gw, way.probe = gateway{Address: is.Gateway.Addresses, Port: is.Gateway.Port, Identity: is.Gateway.Identity}, is.Gateway.Probe
 	return way.Link(ctx)
 }
 
@@ -131,9 +131,9 @@ type ways interface {
 }
 
 // links is the Link's word, or that of the flags.
-func (c config) links(rules derive.Rules, from resource, there *feed.Feed) ways {
+func (c config) links(rules derive.Rules, from resource, there *feed.Feed, ask prober) ways {
 	if from == nil {
-		return c.gateway(rules)
+		return c.gateway(rules, ask)
 	}
-	return &linked{from: from, way: c.gateway(rules), feed: there, cluster: c.ClusterName}
+	return &linked{from: from, way: c.gateway(rules, ask), feed: there, cluster: c.ClusterName}
 }

@@ -71,7 +71,7 @@ func TestLinked(t *testing.T) {
 	if err != nil || cfg.ClusterName != "east" || cfg.remote().Cluster != "east" {
 		t.Fatalf("follow() = %+v, %v", cfg, err)
 	}
-	way := cfg.links(derive.Rules{}, from, feed.New(nil, derive.Rules{}))
+	way := cfg.links(derive.Rules{}, from, feed.New(nil, derive.Rules{}), nil)
 	is, err := way.Link(t.Context())
 	if err != nil || is.Domain != "e.example" || len(is.Gateway.Addresses) != 1 || is.Gateway.Identity != "gw" || is.Cluster != "east" {
 		t.Fatalf("Link() = %+v, %v", is, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
 	"github.com/weftmesh/weft/services/mirror/internal/feed"
+	"github.com/weftmesh/weft/services/mirror/internal/probe"
 	"github.com/weftmesh/weft/services/mirror/internal/reconcile"
 )
 
@@ -58,7 +59,8 @@ func wire(ctx context.Context, s *run.Service) error {
 	}
 	reader := bus.NewReader(remote, bus.ReaderConfig{Registry: s.Metrics(), Tables: feed.Tables()})
 	there := feed.New(reader, rules)
-	loop := reconcile.New(there, cfg.links(rules, from, there), out, reconcile.Config{}, s.Metrics())
+	ask := probe.New(cfg.ClusterName, nil, there.Look, s.Metrics())
+	loop := reconcile.New(there, cfg.links(rules, from, there, ask), out, reconcile.Config{}, s.Metrics())
 
 	s.Part("remote bus", remote.Run)
 	s.Part("remote log", reader.Run)
@@ -66,6 +68,7 @@ func wire(ctx context.Context, s *run.Service) error {
 		return err
 	}
 	s.Part("feed", there.Run)
+	s.Part("probe", ask.Run)
 	s.Part("reconcile", loop.Run)
 	s.Ready("remote log", reader.Synced)
 	return nil

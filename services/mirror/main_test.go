@@ -21,6 +21,7 @@ import (
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
 	"github.com/weftmesh/weft/services/mirror/internal/dir"
 	"github.com/weftmesh/weft/services/mirror/internal/feed"
+	"github.com/weftmesh/weft/services/mirror/internal/probe"
 	"github.com/weftmesh/weft/services/mirror/internal/reconcile"
 )
 
@@ -47,6 +48,8 @@ func TestCheck(t *testing.T) {
 		{[]string{"-sink", "dir"}, "dir"},
 		{[]string{"-gateway.address", "192.0.2.1"}, "gateway.identity"},
 		{[]string{"-gateway.identity", "gw"}, "gateway.identity"},
+		{[]string{"-gateway.probe-path", "ready"}, "gateway.probe-path"},
+		{[]string{"-gateway.probe-port", "0"}, "gateway.probe-port"},
 		{[]string{"-gateway.port", "0"}, "gateway.port"},
 		{[]string{"-gateway.port", "70000"}, "gateway.port"},
 		{[]string{"-remote.cluster", "A.B"}, "cluster"},
@@ -70,6 +73,11 @@ func TestRemoteClusterIsTheNameUnlessGiven(t *testing.T) {
 	}
 }
 
+type deadGateway struct{}
+
+func (deadGateway) Aim(probe.Target) {}
+func (deadGateway) Alive() bool      { return false }
+
 func TestResolver(t *testing.T) {
 	r := resolver{
 		gw: gateway{Address: []string{"192.0.2.9", "gw.example", "::ffff:192.0.2.9"}, Port: 4143, Identity: "gw"},
@@ -90,6 +98,10 @@ func TestResolver(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"192.0.2.1", "192.0.2.9", "2001:db8::1"}, texts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r.gw.Address, r.ask = []string{"192.0.2.9"}, deadGateway{}
+	if got, err := r.Link(t.Context()); err != nil || !got.Gateway.Dead {
+		t.Errorf("Link() = %+v, %v, want a dead gateway", got, err)
 	}
 	r.gw.Address = []string{"gone.example"}
 	if _, err := r.Link(t.Context()); err == nil {
@@ -143,7 +155,7 @@ func TestLink(t *testing.T) {
 		reader := bus.NewReader(here, bus.ReaderConfig{})
 		copies := feed.New(reader, derive.Rules{})
 		out := &dir.Sink{Path: t.TempDir(), Cluster: "east"}
-		link := config{ClusterName: "east", RemoteDomain: "cluster.local", RemoteTrustDomain: "cluster.local"}.gateway(derive.Rules{})
+		link := config{ClusterName: "east", RemoteDomain: "cluster.local", RemoteTrustDomain: "cluster.local"}.gateway(derive.Rules{}, nil)
 		loop := reconcile.New(copies, link, out, reconcile.Config{}, prometheus.NewPedanticRegistry())
 		for _, part := range []func(context.Context) error{there.Run, standby.Run, writer.Run, here.Run, reader.Run, copies.Run, loop.Run} {
 			run(part)

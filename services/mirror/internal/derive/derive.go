@@ -61,6 +61,8 @@ type Gateway struct {
 	Addresses []netip.Addr
 	Port      uint16
 	Identity  string
+	// Dead: it does not answer. Its addresses are kept, and are not ready.
+	Dead bool
 }
 
 // Tables are the other cluster's rows that matter: its exported services and

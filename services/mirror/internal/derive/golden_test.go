@@ -84,11 +84,12 @@ func read(t *testing.T, a *txtar.Archive) (derive.Link, derive.Tables) {
 				Addresses []netip.Addr
 				Port      uint16
 				Identity  string
+				Dead      bool
 			}
 			if err := yaml.Unmarshal(f.Data, &g); err != nil {
 				t.Fatal(err)
 			}
-			link.Gateway = derive.Gateway{Addresses: g.Addresses, Port: g.Port, Identity: g.Identity}
+			link.Gateway = derive.Gateway{Addresses: g.Addresses, Port: g.Port, Identity: g.Identity, Dead: g.Dead}
 		case "services":
 			tables.Services = rows(t, f.Data, func() *busv1.Service { return &busv1.Service{} })
 		case "endpoints":
@@ -153,6 +154,9 @@ func render(t *testing.T, tables derive.Tables, link derive.Link) string {
 				host := ""
 				if e.Hostname != nil {
 					host = " " + *e.Hostname
+				}
+				if !*e.Conditions.Ready {
+					host += " not ready"
 				}
 				fmt.Fprintf(&b, "    %s%s\n", e.Addresses[0], host)
 			}

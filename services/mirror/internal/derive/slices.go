@@ -61,7 +61,7 @@ func throughGateway(svc *corev1.Service, there []*busv1.Endpoint, link Link) []*
 		m := at(groups, g)
 		if ready {
 			m.add(discoveryv1.Endpoint{
-				Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+				Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(!link.Gateway.Dead)},
 			})
 		}
 	}

@@ -56,6 +56,14 @@ func New(log log, rules derive.Rules) *Feed {
 // Changed gets a token after every change that may matter.
 func (f *Feed) Changed() <-chan struct{} { return f.changed }
 
+// Look gives Changed a token for a change that is not in the log.
+func (f *Feed) Look() {
+	select {
+	case f.changed <- struct{}{}:
+	default: // there is one already
+	}
+}
+
 // Run applies cuts until ctx ends.
 func (f *Feed) Run(ctx context.Context) error {
 	for cut, err := range f.log.Read(ctx) {
@@ -63,10 +71,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			return fmt.Errorf("reading the other cluster: %w", err)
 		}
 		if f.apply(cut) {
-			select {
-			case f.changed <- struct{}{}:
-			default: // there is one already
-			}
+			f.Look()
 		}
 	}
 	return context.Cause(ctx)

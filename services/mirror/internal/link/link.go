@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,16 +35,32 @@ type Gateway struct {
 	Addresses []string
 	Port      uint16
 	Identity  string
+	Probe     Probe
+}
+
+// Probe is how the gateway is asked whether it lives; an empty path means never.
+type Probe struct {
+	Path            string
+	Port            uint16
+	Period, Timeout time.Duration
+	Threshold       int
 }
 
 type resource struct {
 	Kind string `json:"kind"`
 	Spec struct {
-		Cluster             string                `json:"targetClusterName"`
-		Domain              string                `json:"targetClusterDomain"`
-		GatewayAddress      string                `json:"gatewayAddress"`
-		GatewayPort         string                `json:"gatewayPort"`
-		GatewayIdentity     string                `json:"gatewayIdentity"`
+		Cluster         string `json:"targetClusterName"`
+		Domain          string `json:"targetClusterDomain"`
+		GatewayAddress  string `json:"gatewayAddress"`
+		GatewayPort     string `json:"gatewayPort"`
+		GatewayIdentity string `json:"gatewayIdentity"`
+		Probe           *struct {
+			Path      string `json:"path"`
+			Port      string `json:"port"`
+			Period    string `json:"period"`
+			Timeout   string `json:"timeout"`
+			Threshold string `json:"failureThreshold"`
+		} `json:"probeSpec"`
 		Selector            *metav1.LabelSelector `json:"selector"`
 		RemoteDiscovery     *metav1.LabelSelector `json:"remoteDiscoverySelector"`
 		Federated           *metav1.LabelSelector `json:"federatedServiceSelector"`
@@ -103,9 +120,47 @@ func Parse(b []byte) (*Link, error) {
 			wrong("gatewayIdentity", "it is empty: a client must know whom it talks to")
 		}
 		out.Gateway.Port, out.Gateway.Identity = uint16(port), s.GatewayIdentity
+		if p := s.Probe; p != nil && p.Path != "" {
+			if out.Gateway.Probe, err = asked(p.Path, p.Port, p.Period, p.Timeout, p.Threshold); err != nil {
+				wrong("probeSpec", "%w", err)
+			}
+		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
+	}
+	return out, nil
+}
+
+// asked reads a probe, whose fields are all text in a Link. What is left out is
+// as Linkerd has it.
+func asked(path, port, period, timeout, threshold string) (Probe, error) {
+	out := Probe{Path: path, Period: 3 * time.Second, Timeout: 30 * time.Second, Threshold: 3}
+	if !strings.HasPrefix(path, "/") {
+		return out, fmt.Errorf("path %.80q does not begin with a slash", path)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return out, fmt.Errorf("port %.20q is not a port", port)
+	}
+	out.Port = uint16(n)
+	for text, to := range map[string]*time.Duration{period: &out.Period, timeout: &out.Timeout} {
+		if text == "" {
+			continue
+		}
+		if _, err := strconv.Atoi(text); err == nil {
+			text += "s" // the gateway's annotation has seconds
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 {
+			return out, fmt.Errorf("%.20q is not a time", text)
+		}
+		*to = d
+	}
+	if threshold != "" {
+		if out.Threshold, err = strconv.Atoi(threshold); err != nil || out.Threshold < 1 {
+			return out, fmt.Errorf("failureThreshold %.20q is not a number from 1 on", threshold)
+		}
 	}
 	return out, nil
 }

@@ -42,6 +42,7 @@ func TestParse(t *testing.T) {
 	want := link.Gateway{
 		Addresses: []string{"192.0.2.7", "gw.example"}, Port: 4143,
 		Identity: "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local",
+		Probe:    link.Probe{Path: "/ready", Port: 4191, Period: 3 * time.Second, Timeout: 30 * time.Second, Threshold: 3},
 	}
 	if diff := cmp.Diff(want, got.Gateway); diff != "" || got.Cluster != "east" || got.Domain != "cluster.local" {
 		t.Errorf("%+v (-want +got):\n%s", got, diff)
@@ -64,6 +65,11 @@ func TestParseRefuses(t *testing.T) {
 		{"gatewayIdentity: linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local", "x: y", "gatewayIdentity"},
 		{`selector: {matchLabels: {mirror.linkerd.io/exported: "true"}}`, "selector: {matchLabels: {app: kiln}}", "is not on the other cluster's bus"},
 		{`selector: {matchLabels: {mirror.linkerd.io/exported: "true"}}`, "selector: {matchExpressions: [{key: mirror.linkerd.io/x, operator: Likes}]}", "selector"},
+		{"path: /ready", "path: ready", "probeSpec: path"},
+		{`port: "4191"`, `port: ""`, "probeSpec: port"},
+		{"period: 3s", "period: soon", "probeSpec"},
+		{"period: 3s", `period: "-1"`, "probeSpec"},
+		{`failureThreshold: "3"`, `failureThreshold: "0"`, "failureThreshold"},
 		{"apiVersion", "\t", "reading the Link"},
 	} {
 		if _, err := link.Parse([]byte(strings.Replace(whole, tt.old, tt.new, 1))); err == nil || !strings.Contains(err.Error(), tt.want) {
