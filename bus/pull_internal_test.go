@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -112,5 +113,23 @@ func TestPatienceCountsItsOwnTurns(t *testing.T) {
 	p.step()
 	if ctx.Err() == nil {
 		t.Error("never ends")
+	}
+}
+
+// TestManifestIsTheEndOfASnapshot: what came is complete when there are as many
+// rows as the peer promised, and not when somebody says that it was all.
+func TestManifestIsTheEndOfASnapshot(t *testing.T) {
+	for _, rows := range []uint64{8, 10} {
+		tr := &answering{}
+		r := &Reader{t: tr, names: subjectsOf(tr), store: newStore(nil)}
+		answer := offered(9)
+		answer.GetManifest().Rows = rows
+		d, err := newDownload(answer, nowhen(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := r.pull(t.Context(), d); !errors.Is(res.err, errManifest) || res.partial != nil {
+			t.Errorf("pull() of 9 rows where %d were promised = %v, goes on with %v", rows, res.err, res.partial)
+		}
 	}
 }
