@@ -17,6 +17,7 @@ type Call struct {
 	HTTP2    bool // the client spoke HTTP/2
 	Absolute bool // the client sent a whole URI, and the server is to see it
 	Upgrade  bool // the client asked to leave HTTP
+	Hostless bool // the client named no host: over HTTP/1.0, neither do we
 }
 
 // Unsent reports whether the request surely has not been processed by anyone, so
@@ -46,6 +47,9 @@ func (e *Endpoint) RoundTrip(ctx context.Context, c Call) (*relay.Answer, error)
 		return e.upgraded(ctx, c)
 	}
 	c.Request.Absolute = c.Absolute
+	if c.Hostless && c.Request.Version == message.HTTP10 {
+		c.Request.Authority = ""
+	}
 	return relay.Over1(ctx, &e.h1, c.Question)
 }
 

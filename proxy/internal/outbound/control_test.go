@@ -32,6 +32,7 @@ type controls struct {
 	changed   chan struct{} // closed at a change
 	cut       chan struct{} // closed to end all streams
 	opened    map[string]int
+	hold      chan struct{}                        // profiles are not told before it is closed; nil holds nothing
 	weft      bool                                 // the policy service knows Weft's routes
 	extra     map[string][]*routesv1.RuleExtension // which it then says beside the policy
 }
@@ -108,6 +109,18 @@ func (c *controls) Get(r *destpb.GetDestination, s grpc.ServerStreamingServer[de
 }
 
 func (c *controls) GetProfile(r *destpb.GetDestination, s grpc.ServerStreamingServer[destpb.DestinationProfile]) error {
+	c.mu.Lock()
+	hold := c.hold
+	c.mu.Unlock()
+	if hold != nil {
+		c.mu.Lock()
+		c.opened["profile "+r.GetPath()]++
+		c.mu.Unlock()
+		select {
+		case <-hold:
+		case <-s.Context().Done():
+		}
+	}
 	return follow(s.Context(), c, "profile "+r.GetPath(), func() (*destpb.DestinationProfile, bool) { p, ok := c.profiles[r.GetPath()]; return p, ok }, s.Send)
 }
 

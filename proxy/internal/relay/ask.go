@@ -16,6 +16,7 @@ type Question struct {
 	Request *message.Request
 	Body    *Replay // nil if there is none
 	Guard   *Guard  // is told what to end
+	Once    bool    // over HTTP/1, the connection is for this request alone
 	// Interim passes 1xx answers on; nil wants none.
 	Interim func(*message.Response) error
 	Sending interface{ Sending() } // is told when there is a connection to send on; may be nil
@@ -29,6 +30,7 @@ type Answer struct {
 
 	sent  Upload
 	guard *Guard
+	once  bool
 	call  *h1.Call
 	pool  *h1.Pool
 	s     *h2.Stream
@@ -71,7 +73,7 @@ func (q *Question) sending() {
 // then a new one is taken, if the request may be sent twice or has not gone out.
 func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 	safe := q.Request.Safe() && q.Body == nil
-	for want := (h1.Want{Sure: !safe}); ; want.Fresh = true {
+	for want := (h1.Want{Sure: !safe, Fresh: q.Once}); ; want.Fresh = true {
 		call, err := pool.Get(ctx, want)
 		if err != nil {
 			return nil, err
@@ -115,7 +117,7 @@ func ask1(call *h1.Call, pool *h1.Pool, q *Question) (*Answer, error) {
 		}
 		return nil, err
 	}
-	a.Response, a.Body, a.guard, a.call, a.pool = res, call, q.Guard, call, pool
+	a.Response, a.Body, a.guard, a.call, a.pool, a.once = res, call, q.Guard, call, pool, q.Once
 	return a, nil
 }
 
@@ -169,6 +171,8 @@ func (a *Answer) Close() {
 	a.guard.Set(nil)
 	if a.s != nil {
 		a.s.Close()
+	} else if a.once {
+		a.call.Close()
 	} else {
 		a.pool.Put(a.call)
 	}
