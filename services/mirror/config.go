@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/weftmesh/weft/bus"
@@ -222,14 +223,27 @@ func openSink(cfg config) (sink, error) {
 		}
 		return &dir.Sink{Path: cfg.Dir, Cluster: cfg.ClusterName}, nil
 	}
-	rest, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	here, err := localCluster(cfg.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
+		return nil, err
 	}
-	rest.Timeout = requestTimeout
-	api, err := kube.Connect(rest)
+	api, err := kube.Connect(here)
 	if err != nil {
 		return nil, fmt.Errorf("making the Kubernetes client: %w", err)
 	}
 	return &kube.Sink{Client: api, Cluster: cfg.ClusterName, CreateNamespaces: cfg.EnableNamespaceCreation}, nil
+}
+
+// localCluster reads a kubeconfig, or finds the pod's own account.
+func localCluster(kubeconfig string) (out *rest.Config, err error) {
+	if kubeconfig == "" {
+		out, err = rest.InClusterConfig()
+	} else {
+		out, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
+	}
+	out.Timeout = requestTimeout
+	return out, nil
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/weftmesh/weft/services/kit/conf"
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
 	"github.com/weftmesh/weft/services/mirror/internal/feed"
@@ -48,12 +46,11 @@ func openLink(cfg config) (resource, error) {
 	if !ok {
 		namespace, name = usualNamespace, cfg.Link
 	}
-	rest, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
+	here, err := localCluster(cfg.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("configuring the Kubernetes client: %w", err)
+		return nil, err
 	}
-	rest.Timeout = requestTimeout
-	return kube.OpenLink(rest, namespace, name)
+	return kube.OpenLink(here, namespace, name)
 }
 
 // linked follows a Link: it is read anew for each round, so a change counts
