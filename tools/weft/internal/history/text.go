@@ -154,14 +154,16 @@ func change(w *tabwriter.Writer, c Change) {
 				line(fmt.Sprintf("  and %d more fields", len(r.Fields)-i))
 				break
 			}
-			line("  " + field(f))
+			line("  " + field(f, r.What == "created"))
 		}
 	}
 }
 
-func field(f Field) string {
+func field(f Field, created bool) string {
 	path := show.Clean(f.Path)
 	switch {
+	case f.Before == nil && !created:
+		return path + ": (none) -> " + show.Clean(*f.After)
 	case f.Before == nil:
 		return path + ": " + show.Clean(*f.After)
 	case f.After == nil:

@@ -68,7 +68,8 @@ func decode(table busv1.Table, value []byte) map[string]any {
 	if err := proto.Unmarshal(value, m); err != nil {
 		return map[string]any{unread: fmt.Sprintf("%d bytes that are no row of %s", len(value), info.Name)}
 	}
-	text, err := protojson.Marshal(m)
+	// With what is false, since "ready: false" says more than nothing.
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 	fields := make(map[string]any)
 	if err == nil {
 		d := json.NewDecoder(bytes.NewReader(text))
@@ -78,10 +79,46 @@ func decode(table busv1.Table, value []byte) map[string]any {
 	if err != nil {
 		return map[string]any{unread: fmt.Sprintf("%d bytes that can't be shown: %v", len(value), err)}
 	}
+	fields = prune(fields).(map[string]any)
 	if more := m.ProtoReflect().GetUnknown(); len(more) > 0 {
 		fields[unread] = fmt.Sprintf("%d bytes: %x", len(more), []byte(more[:min(len(more), 32)]))
 	}
 	return fields
+}
+
+// prune leaves out what is empty.
+func prune(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if empty(inner) {
+				delete(v, key)
+			} else {
+				v[key] = prune(inner)
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			v[i] = prune(inner)
+		}
+	}
+	return value
+}
+
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == "" || v == "0" // a large number is a text
+	case json.Number:
+		return v == "0"
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
 }
 
 // flat are the leaves of fields by their paths.
