@@ -72,7 +72,7 @@ const maxAuthorities = 64
 func New(e resolve.Endpoint, deps *Deps, reach Reach) *Endpoint {
 	ep := &Endpoint{Endpoint: e, deps: deps, reach: reach, local: slices.Contains(deps.Local, e.Addr.Addr()), http: map[string]*tell.HTTP{}}
 	ep.labels = tell.Labels{{Name: "direction", Value: "outbound"}}.And(tell.Target(e.Addr)).And(ep.tlsLabels()).And(tell.Dst(e.Labels))
-	ep.tcp = deps.Metrics.TCP(ep.labels.With("peer", "dst"))
+	ep.tcp = deps.Metrics.TCP(ep.labels.With("peer", "dst")).Cost(e.Labels["zone_locality"])
 	ep.h1 = h1.Pool{
 		Dial:    func(ctx context.Context) (net.Conn, error) { return ep.dial(ctx, sessionHTTP1) },
 		MaxIdle: deps.Config.MaxIdle, Idle: deps.Config.PoolIdle, MaxHead: maxHeader,
@@ -83,6 +83,14 @@ func New(e resolve.Endpoint, deps *Deps, reach Reach) *Endpoint {
 
 // maxHeader bounds a response's head, in bytes.
 const maxHeader = 256 << 10
+
+// idleHTTP2 is how long a connection to a peer may have no requests. Linkerd has no
+// such limit, and keeps what its peers once needed (complaint F18). maxAge is how
+// long it lives: what is under way on it then ends first.
+const (
+	idleHTTP2 = 5 * time.Minute
+	maxAge    = time.Hour
+)
 
 // openHTTP2 makes the connection that all HTTP/2 requests share.
 func (e *Endpoint) openHTTP2(ctx context.Context) (*h2.Conn, error) {
@@ -97,6 +105,7 @@ func (e *Endpoint) openHTTP2(ctx context.Context) (*h2.Conn, error) {
 	return h2.Client(conn, h2.Config{
 		StreamWindow: w.Stream, ConnWindow: w.Conn, MaxList: maxHeader,
 		KeepaliveInterval: e.HTTP2.KeepaliveInterval, KeepaliveTimeout: e.HTTP2.KeepaliveTimeout,
+		Idle: idleHTTP2, MaxAge: maxAge,
 	}), nil
 }
 

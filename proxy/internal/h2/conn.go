@@ -34,7 +34,7 @@ type Config struct {
 	// KeepaliveInterval is how long nothing is heard before a PING asks whether
 	// the peer is there; 0 means never. It has KeepaliveTimeout to answer.
 	KeepaliveInterval, KeepaliveTimeout time.Duration
-	// MaxAge and Idle end a server's connection gracefully; 0 means never.
+	// MaxAge, give or take a tenth, and Idle end a connection gracefully; 0 means never.
 	MaxAge, Idle time.Duration
 	// Handle begins a request on a server. It is called by the reading goroutine
 	// and must not wait; Stream.Done must be called when it has been dealt with.
@@ -64,9 +64,10 @@ type Conn struct {
 	server bool
 	nc     net.Conn
 	in     wire.Reader
-	dec    hpack.Decoder // of Run
+	heads  heads // of Run: the block that is being read
 
-	heads heads // of Run: the block that is being read
+	decoding sync.Mutex
+	dec      hpack.Decoder // of Run, and of soothe
 
 	mu      sync.Mutex
 	enc     hpack.Encoder
@@ -103,6 +104,9 @@ type Conn struct {
 	age    *time.Timer
 	idle   *time.Timer
 	alive  *time.Timer
+	calm   *time.Timer // runs on while there are streams
+	busy   time.Time   // when the last stream ended
+	most   int         // streams at a time since the calm
 }
 
 // settings are the peer's.
@@ -204,7 +208,7 @@ func (c *Conn) fail(err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	c.err = err
-	for _, t := range []*time.Timer{c.age, c.idle, c.alive} {
+	for _, t := range []*time.Timer{c.age, c.idle, c.alive, c.calm} {
 		if t != nil {
 			t.Stop()
 		}

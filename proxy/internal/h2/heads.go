@@ -66,7 +66,9 @@ func (c *Conn) headEnd(block []byte) error {
 	at := c.heads
 	c.heads.stream = 0
 	store := message.NewStore()
+	c.decoding.Lock()
 	fields, err := c.dec.Decode(store.Fields(), block, int(c.cfg.MaxList), store)
+	c.decoding.Unlock()
 	store.Reuse(fields)
 	if c.heads.block != nil {
 		wire.Put(c.heads.block)

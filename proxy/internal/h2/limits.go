@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/frame"
@@ -70,6 +71,12 @@ func (c *Conn) resetByUs(id uint32) bool {
 	return c.resets != nil && c.resets[id/2%uint32(len(c.resets))] == id
 }
 
+// spread is d, and up to a tenth of it more or less, so that connections that began
+// together do not end together.
+func spread(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d)) //nolint:gosec // spread, not secrecy
+}
+
 // timers start what ends a connection by time.
 func (c *Conn) timers() {
 	c.mu.Lock()
@@ -78,7 +85,7 @@ func (c *Conn) timers() {
 		return
 	}
 	if c.cfg.MaxAge > 0 {
-		c.age = time.AfterFunc(c.cfg.MaxAge, c.Shutdown)
+		c.age = time.AfterFunc(spread(c.cfg.MaxAge), c.Shutdown)
 	}
 	if c.cfg.Idle > 0 {
 		c.idle = time.AfterFunc(c.cfg.Idle, c.tired)
@@ -99,12 +106,47 @@ func (c *Conn) tired() {
 	}
 }
 
-// rest begins the time that a connection may be idle, and gives back what only
-// saves work. It is called with the lock held.
+// rest begins the time that a connection may be idle. It is called with the lock
+// held.
 func (c *Conn) rest() {
 	if c.idle != nil {
 		c.idle.Reset(c.cfg.Idle)
 	}
+	c.busy = time.Now()
+	if c.calm == nil && c.err == nil {
+		c.calm = time.AfterFunc(calmAfter, c.soothe)
+	}
+}
+
+// calmAfter is how long a connection has no streams before it gives back what only
+// saves work.
+const calmAfter = 5 * time.Second
+
+// soothe does so: an idle connection keeps its tables alone, however many streams
+// it has had at once (complaint F18).
+func (c *Conn) soothe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch left := calmAfter - time.Since(c.busy); {
+	case c.err != nil:
+		return
+	case len(c.streams) > 0:
+		c.calm = nil // the last one's end begins it anew
+		return
+	case left > 0:
+		c.calm.Reset(left)
+		return
+	}
+	c.calm = nil
+	c.enc.Shrink()
+	c.block, c.blocked = nil, nil
+	if c.most > 64 { // a map that has grown stays so
+		c.streams = map[uint32]*Stream{}
+	}
+	c.most = 0
+	c.decoding.Lock()
+	defer c.decoding.Unlock()
+	c.dec.Shrink()
 }
 
 // watch asks a silent peer whether it is there, and hangs up if it does not say.

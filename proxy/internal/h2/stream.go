@@ -68,6 +68,7 @@ func (c *Conn) open(id uint32) *Stream {
 	s.c, s.id, s.sendWindow, s.recvWindow = c, id, c.peer.window, int64(c.cfg.StreamWindow)
 	s.cond.L = &c.mu
 	c.streams[id] = s
+	c.most = max(c.most, len(c.streams))
 	if len(c.streams) == 1 && c.idle != nil {
 		c.idle.Stop()
 	}

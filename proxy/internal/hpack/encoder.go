@@ -74,6 +74,9 @@ func (e *Encoder) begin() {
 // Shrink forgets what only saves work.
 func (e *Encoder) Shrink() { e.index, e.name = nil, nil }
 
+// Idle reports whether there is nothing to forget.
+func (e *Encoder) Idle() bool { return e.index == nil }
+
 // Begin starts a block: it appends what must come before the first field.
 func (e *Encoder) Begin(dst []byte) []byte {
 	e.begin()
