@@ -244,6 +244,35 @@ func TestWorkloadsComeAndGo(t *testing.T) {
 	})
 }
 
+// TestWorkloadsOfOthers (complaint A13): a workload of another namespace is none
+// of the Service's, whatever its labels.
+func TestWorkloadsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := begin(t)
+		x.put(&shape.ExternalWorkload{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "thicket", Name: "vm-1", UID: "w", Labels: map[string]string{"app": "plum"}},
+		})
+		x.wrote()
+		x.expect("a workload of another namespace")
+		x.workload(1)
+		x.wrote()
+		x.expect("one of its own", "create "+first)
+		if got := slicesOf(x); len(got) != 1 || len(got[0].Endpoints) != 1 || got[0].Endpoints[0].TargetRef.Namespace != "grove" {
+			t.Errorf("slices %v, want one endpoint, of grove", got)
+		}
+	})
+}
+
+// slicesOf are the EndpointSlices that there are.
+func slicesOf(x *world) (out []*discoveryv1.EndpointSlice) {
+	for obj := range x.All(shape.EndpointSlice) {
+		if es, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			out = append(out, es)
+		}
+	}
+	return out
+}
+
 // TestLateWatch: what was written is not written again while the watch does not
 // show it, but is not waited for for ever.
 func TestLateWatch(t *testing.T) {
