@@ -54,7 +54,13 @@ func requestFields(room, from message.Fields) message.Fields {
 		f.Add("Upgrade", to)
 	}
 	f.DelFunc(func(name string) bool {
-		return len(name) == 14 && (message.Is(name, "l5d-require-id") || message.Is(name, "l5d-orig-proto"))
+		switch len(name) {
+		case 14:
+			return message.Is(name, "l5d-require-id") || message.Is(name, "l5d-orig-proto")
+		case 17: // said by proxies, of services with a profile
+			return message.Is(name, "l5d-dst-canonical")
+		}
+		return false
 	})
 	return f
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 )
@@ -34,18 +35,23 @@ const slowStart = 10 * time.Second
 // maxPools bounds the backends that are open.
 const maxPools = 10000
 
-// pool returns the pool of a backend; backends that are equal share one.
-func (o *Outbound) pool(b resolve.Backend, a resolve.Accrual) (*pool, func(), error) {
+// pool returns the pool of a backend; backends that are equal share one, whether
+// for requests or for bytes unless their queues differ.
+func (o *Outbound) pool(b resolve.Backend, a resolve.Accrual, q config.Queue) (*pool, func(), error) {
 	if b.Forward == nil && b.Path == "" {
 		return nil, func() {}, nil
 	}
-	return o.pools.take(b.Key(a), func() *pool { return o.open(b, a) })
+	key := b.Key(a)
+	if q != o.deps.Config.Outbound.HTTPQueue {
+		key = "tcp " + key
+	}
+	return o.pools.take(key, func() *pool { return o.open(b, a, q) })
 }
 
-func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
+func (o *Outbound) open(b resolve.Backend, a resolve.Accrual, q config.Queue) *pool {
 	cfg := o.deps.Config.Outbound
 	told := newPoolTell(o.deps.Metrics, b)
-	p := &pool{forward: b.Forward != nil, failfast: cfg.HTTPQueue.Failfast, penalty: b.Load.Penalty, tell: told}
+	p := &pool{forward: b.Forward != nil, failfast: q.Failfast, penalty: b.Load.Penalty, tell: told}
 	p.balancer = balance.New(balance.Config[resolve.Endpoint, *endpoint.Endpoint]{
 		Same:       resolve.Endpoint.Equal,
 		Open:       func(m *member) *endpoint.Endpoint { return endpoint.New(m.Endpoint, &o.endpoints, m) },
@@ -57,7 +63,7 @@ func (o *Outbound) open(b resolve.Backend, a resolve.Accrual) *pool {
 			Unified: a.Unified, Consecutive: a.Consecutive, SuccessRate: a.SuccessRate, Window: a.Window, MinRequests: a.MinRequests,
 			Backoff: balance.Backoff(a.Backoff),
 		},
-		Failfast: cfg.HTTPQueue.Failfast, Capacity: cfg.HTTPQueue.Capacity,
+		Failfast: q.Failfast, Capacity: q.Capacity,
 		Waited: told.waited, Gate: told.gate,
 	})
 	if p.failfast <= 0 {

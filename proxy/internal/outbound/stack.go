@@ -113,8 +113,12 @@ func (o *Outbound) bind(s *stack, h resolve.HTTP) {
 
 func (o *Outbound) split(s *stack, d resolve.Split, a resolve.Accrual, t *routeTell) split {
 	out := split{kind: d.Kind}
+	queue := o.deps.Config.Outbound.HTTPQueue
+	if t == nil { // bytes
+		queue = o.deps.Config.Outbound.TCPQueue
+	}
 	for _, b := range d.Backends {
-		p, release, err := o.pool(b, a)
+		p, release, err := o.pool(b, a, queue)
 		if err == nil {
 			s.releases = append(s.releases, release)
 		}
