@@ -86,7 +86,12 @@ func (p *plane) serve(t *testing.T) string {
 
 func listen(t *testing.T, ip string) net.Listener {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", ip+":0")
+	return listenAt(t, ip+":0")
+}
+
+func listenAt(t *testing.T, addr string) net.Listener {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,3 +84,22 @@ func TestAuthoritiesAreLabelsOnlyWhereAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestDetectionIsCounted: the families of connections that the kernel redirected.
+func TestDetectionIsCounted(t *testing.T) {
+	at := app(t, hello)
+	w := newWorld(t).redirectTo(at).run()
+	w.allow(at.Port(), detectServer(anybody()))
+	for result, send := range map[string]string{
+		"http/1": "GET / HTTP/1.0\r\n\r\n", "http/2": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "not_http": "hello, are you there?\n",
+	} {
+		c := w.dialPlain()
+		_, _ = io.WriteString(c, send)
+		labels := map[string]string{"result": result, "srv_group": "policy.linkerd.io", "srv_kind": "server", "srv_name": "web", "srv_port": portText(at.Port())}
+		eventually(t, result, func() bool { return w.seriesOf("inbound_tcp_detect_http_results_total", labels) == 1 })
+		_ = c.Close()
+	}
+	if got := w.seriesOf("inbound_tcp_detect_http_duration_seconds", map[string]string{"srv_name": "web"}); got != 3 {
+		t.Errorf("%v detections took their time, want 3", got)
+	}
+}

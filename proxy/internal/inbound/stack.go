@@ -72,10 +72,15 @@ func (in *Inbound) newDoor() *door.Door {
 			StreamWindow: cfg.Windows.Stream, ConnWindow: cfg.Windows.Conn,
 			MaxFrame: cfg.MaxFrameSize, MaxStreams: cfg.MaxConcurrentStreams, MaxList: head,
 			KeepaliveInterval: cfg.KeepaliveInterval, KeepaliveTimeout: cfg.KeepaliveTimeout,
+			MaxAge: maxAge,
 		},
 		MaxHead: int(head), Log: in.log,
 	})
 }
+
+// maxAge is when a client of HTTP/2 is told to make another connection; what is
+// under way ends first. Peers' proxies keep one for as long as they can.
+const maxAge = time.Hour
 
 // maxHead bounds heads in bytes, either way.
 const maxHead = 1 << 20
