@@ -30,6 +30,11 @@ type log interface {
 // webhook 10 s.
 const Wait = 3 * time.Second
 
+// maxWaiting is how many requests wait at once; more are told at once that the
+// namespace is unknown. Anybody in the cluster can ask about one that never was,
+// and those who do must not take all the turns of those who don't.
+const maxWaiting = 64
+
 // Tables are those that a feed reads. Nothing of pods is among them, so memory
 // does not follow their number.
 func Tables() []busv1.Table { return []busv1.Table{busv1.Table_TABLE_NAMESPACES} }
@@ -42,8 +47,9 @@ type Feed struct {
 	// Gone, if set before Run, is told the name of each namespace that ends.
 	Gone func(namespace string)
 
-	log  log
-	wait time.Duration
+	log     log
+	wait    time.Duration
+	waiting chan struct{} // one for each request that waits for a namespace
 
 	mu      sync.Mutex
 	rows    map[string]map[string]string
@@ -52,7 +58,7 @@ type Feed struct {
 
 // New makes a feed of what log reads.
 func New(log log) *Feed {
-	return &Feed{log: log, wait: Wait, rows: map[string]map[string]string{}, changed: make(chan struct{})}
+	return &Feed{log: log, wait: Wait, waiting: make(chan struct{}, maxWaiting), rows: map[string]map[string]string{}, changed: make(chan struct{})}
 }
 
 // Run applies cuts until ctx ends.
@@ -106,22 +112,37 @@ func (f *Feed) change(cut bus.Cut) (gone []string) {
 // not known: an unknown namespace is not one without annotations, and taking it
 // for that would start a pod without its proxy.
 func (f *Feed) Annotations(ctx context.Context, namespace string) (map[string]string, error) {
+	row, changed, ok := f.row(namespace)
+	if ok {
+		return row, nil
+	}
+	unknown := fmt.Errorf("looking up the annotations of namespace %.253s: %w", namespace, ErrUnknown)
+	select {
+	case f.waiting <- struct{}{}:
+		defer func() { <-f.waiting }()
+	default:
+		return nil, unknown
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	for {
-		f.mu.Lock()
-		row, ok := f.rows[bus.Key(namespace)]
-		changed := f.changed
-		f.mu.Unlock()
-		if ok {
-			return row, nil
-		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("looking up the annotations of namespace %s: %w", namespace, ErrUnknown)
+			return nil, unknown
+		}
+		if row, changed, ok = f.row(namespace); ok {
+			return row, nil
 		}
 	}
+}
+
+// row is what is known of a namespace, and what is closed when more is.
+func (f *Feed) row(namespace string) (annotations map[string]string, changed <-chan struct{}, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	annotations, ok = f.rows[bus.Key(namespace)]
+	return annotations, f.changed, ok
 }
 
 // None is for a mesh without a bus: no namespace has annotations.

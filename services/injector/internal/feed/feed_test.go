@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"testing"
 	"testing/synctest"
@@ -94,6 +95,31 @@ func TestAnnotations(t *testing.T) {
 		cancel()
 		if err := <-done; err == nil {
 			t.Error("Run() after the end = nil")
+		}
+	})
+}
+
+// Requests about namespaces that never were do not take all the turns: what
+// is more than some is told at once.
+func TestFewWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New(cuts(make(chan bus.Cut)))
+		answered := make(chan time.Duration, 3*maxWaiting)
+		begun := time.Now()
+		for range cap(answered) {
+			go func() {
+				if _, err := f.Annotations(t.Context(), "nowhere"); !errors.Is(err, ErrUnknown) {
+					t.Errorf("Annotations() = %v", err)
+				}
+				answered <- time.Since(begun)
+			}()
+		}
+		took := map[time.Duration]int{}
+		for range cap(answered) {
+			took[<-answered]++
+		}
+		if diff := cmp.Diff(map[time.Duration]int{0: 2 * maxWaiting, Wait: maxWaiting}, took); diff != "" {
+			t.Errorf("answers by when (-want +got):\n%s", diff)
 		}
 	})
 }

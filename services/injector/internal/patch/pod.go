@@ -116,7 +116,7 @@ func (j *job) check() error {
 	switch h := j.v.Proxy.LogHTTPHeaders; h {
 	case "", "off", "insecure":
 	default:
-		return fmt.Errorf("proxy-log-http-headers %q is neither insecure nor off", h)
+		return fmt.Errorf("proxy-log-http-headers %.60q is neither insecure nor off", h)
 	}
 	if j.v.ProxyInit.CloseWaitTimeoutSecs > 0 && !j.v.ProxyInit.RunAsRoot && !j.v.CNIEnabled {
 		return errors.New("close-wait-timeout needs proxyInit.runAsRoot=true")

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,7 +66,7 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 	}
 	s, namespace, err := a.world(ctx, req)
 	if errors.Is(err, feed.ErrUnknown) && (a.vital(req.Namespace) || decide.Never(pod, s.Values)) {
-		slog.WarnContext(ctx, "pod admitted as it is, its namespace is not known", obs.Object(req.Namespace+"/"+pod.Name))
+		slog.WarnContext(ctx, "pod admitted as it is, its namespace is not known", object(req, pod.Name, pod.GenerateName))
 		return answer(req, nil)
 	}
 	if err != nil {
@@ -78,11 +79,7 @@ func (a *Admitter) pod(ctx context.Context, req *admissionv1.AdmissionRequest) (
 		kind = "pod"
 	}
 	a.counts.add(kind, req.Namespace, verdict, pod.Annotations)
-	name := pod.Name
-	if name == "" {
-		name = pod.GenerateName
-	}
-	log := slog.With(obs.Object(req.Namespace+"/"+name), slog.String("owner", owner.Kind+"/"+owner.Name))
+	log := slog.With(object(req, pod.Name, pod.GenerateName), slog.String("owner", short(owner.Kind)+"/"+short(owner.Name)))
 	if !verdict.Inject() {
 		log.InfoContext(ctx, "proxy not injected", obs.Reason(strings.Join(verdict.Reasons, ",")))
 		opaque, ok := decide.Opaque(pod.Annotations, namespace, decide.PodDefaults(pod, s.Values.Proxy.OpaquePorts))
@@ -127,6 +124,15 @@ func (a *Admitter) service(ctx context.Context, req *admissionv1.AdmissionReques
 	}
 	return answer(req, annotate(svc.Annotations, opaque, ok))
 }
+
+// object names what a review is about, in a log. Whoever is in the cluster can
+// send a review, and what it says was not judged by an API server then.
+func object(req *admissionv1.AdmissionRequest, names ...string) slog.Attr {
+	return obs.Object(short(req.Namespace) + "/" + short(cmp.Or(names...)))
+}
+
+// short is a name as it may be: Kubernetes' have 253 bytes at most.
+func short(name string) string { return name[:min(len(name), 253)] }
 
 // said is an error of decoding without the names of our types: the one who
 // wrote the object reads it.

@@ -53,7 +53,7 @@ func review(w http.ResponseWriter, r *http.Request, a *Admitter, bodies *hook.Bo
 	resp, err := a.Admit(r.Context(), in.Request)
 	if err != nil {
 		slog.ErrorContext(r.Context(), "admission failed, the object is rejected",
-			obs.Object(in.Request.Namespace+"/"+in.Request.Name), obs.Error(err))
+			object(in.Request, in.Request.Name), obs.Error(err))
 		resp = refuse(in.Request, err)
 	}
 	out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: resp}

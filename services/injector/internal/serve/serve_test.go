@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -229,4 +230,33 @@ func FuzzReview(f *testing.F) {
 			t.Errorf("status %d for %q", w.Code, body)
 		}
 	})
+}
+
+// What a stranger sends, no API server has judged: whatever is said of it stays short.
+func TestNothingLongIsSaid(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	for _, object := range []string{
+		`{"metadata":{"name":"` + long + `","annotations":{"linkerd.io/inject":"enabled","config.linkerd.io/admin-port":"` + long + `","config.linkerd.io/proxy-cpu-limit":"` + long + `"},` +
+			`"ownerReferences":[{"kind":"` + long + `","name":"` + long + `"}]},"spec":{"containers":[{"name":"main"}]}}`,
+		`{"metadata":{"annotations":{"linkerd.io/inject":"enabled","config.linkerd.io/proxy-log-http-headers":"` + long + `"}},"spec":{"containers":[{"name":"main"}]}}`,
+		`{"metadata":{"name":7,"x":"` + long + `"}}`,
+	} {
+		body := strings.ReplaceAll(reviewOf("v1", "Pod", "CREATE", object), `"pottery"`, `"`+long+`"`)
+		resp := decode(t, post(t, admitter(nil), body)).Response
+		for _, w := range resp.Warnings {
+			if len(w) > 256 { // an API server cuts longer ones
+				t.Errorf("a warning of %d bytes", len(w))
+			}
+		}
+		if resp.Result != nil && len(resp.Result.Message) > 1000 {
+			t.Errorf("a reason of %d bytes", len(resp.Result.Message))
+		}
+	}
+	if out.Len() > 10_000 {
+		t.Errorf("%d bytes of logs: %.2000s", out.Len(), out.Bytes())
+	}
 }

@@ -116,7 +116,7 @@ func boolean(at func(*Values) *bool) setter {
 	return func(v *Values, s string) error {
 		b, err := strconv.ParseBool(s)
 		if err != nil {
-			return fmt.Errorf("%q is not a boolean", s)
+			return fmt.Errorf("%.60q is not a boolean", s)
 		}
 		*at(v) = b
 		return nil
@@ -126,7 +126,7 @@ func boolean(at func(*Values) *bool) setter {
 func onOff(at func(*Values) *bool) setter {
 	return func(v *Values, s string) error {
 		if s != "enabled" && s != "disabled" {
-			return fmt.Errorf("%q is neither enabled nor disabled", s)
+			return fmt.Errorf("%.60q is neither enabled nor disabled", s)
 		}
 		*at(v) = s == "enabled"
 		return nil
@@ -137,7 +137,7 @@ func port(at func(*Values) *int32) setter {
 	return func(v *Values, s string) error {
 		n, err := strconv.ParseUint(s, 10, 16)
 		if err != nil || n == 0 {
-			return fmt.Errorf("%q is not a port number", s)
+			return fmt.Errorf("%.60q is not a port number", s)
 		}
 		*at(v) = int32(n)
 		return nil
@@ -148,7 +148,7 @@ func number(at func(*Values) *int64) setter {
 	return func(v *Values, s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q is not a number", s)
+			return fmt.Errorf("%.60q is not a number", s)
 		}
 		*at(v) = n
 		return nil
@@ -160,7 +160,7 @@ func duration(unit time.Duration, suffix string, at func(*Values) *string) sette
 	return func(v *Values, s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return fmt.Errorf("%q is not a duration", s)
+			return fmt.Errorf("%.60q is not a duration", s)
 		}
 		*at(v) = strconv.FormatInt(int64(d/unit), 10) + suffix
 		return nil
@@ -201,7 +201,7 @@ func parseQuantity(s string) (resource.Quantity, error) {
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil || q.Sign() < 0 {
-		return resource.Quantity{}, fmt.Errorf("%q is not a quantity", s)
+		return resource.Quantity{}, fmt.Errorf("%.60q is not a quantity", s)
 	}
 	return q, nil
 }
@@ -209,7 +209,7 @@ func parseQuantity(s string) (resource.Quantity, error) {
 func cpuRatio(v *Values, s string) error {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(f > 0 && f < 1) { // not-a-number fails both
-		return fmt.Errorf("%q is not between 0 and 1", s)
+		return fmt.Errorf("%.60q is not between 0 and 1", s)
 	}
 	v.Proxy.Runtime.Workers.MaximumCPURatio = f
 	return nil
@@ -221,7 +221,7 @@ var inboundPolicies = []string{
 
 func inboundPolicy(v *Values, s string) error {
 	if !slices.Contains(inboundPolicies, s) {
-		return fmt.Errorf("%q is no default policy", s)
+		return fmt.Errorf("%.60q is no default policy", s)
 	}
 	v.Proxy.DefaultInboundPolicy = s
 	return nil
@@ -230,7 +230,7 @@ func inboundPolicy(v *Values, s string) error {
 func closeWait(v *Values, s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return fmt.Errorf("%q is not a duration", s)
+		return fmt.Errorf("%.60q is not a duration", s)
 	}
 	v.ProxyInit.CloseWaitTimeoutSecs = int64(d / time.Second)
 	return nil
@@ -239,7 +239,7 @@ func closeWait(v *Values, s string) error {
 func waitBeforeExit(v *Values, s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not a number of seconds", s)
+		return fmt.Errorf("%.60q is not a number of seconds", s)
 	}
 	v.Proxy.WaitBeforeExitSeconds = n
 	return nil
