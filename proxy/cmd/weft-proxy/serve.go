@@ -21,6 +21,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/inbound"
 	"github.com/weftmesh/weft/proxy/internal/outbound"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 	"github.com/weftmesh/weft/services/kit/build"
 )
 
@@ -116,6 +117,7 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	}
 	start("admin", func(ctx context.Context) error { return in.ServeAdmin(ctx, adminAt, admin.New(answers)) })
 	start("identity", local.Run)
+	start("memory", wire.Ebb)
 	w.start(start)
 	start("inbound", in.Run)
 	start("outbound", from.Run)
