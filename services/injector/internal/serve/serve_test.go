@@ -234,7 +234,7 @@ func FuzzReview(f *testing.F) {
 
 // What a stranger sends, no API server has judged: whatever is said of it stays short.
 func TestNothingLongIsSaid(t *testing.T) {
-	long := strings.Repeat("x", 1<<20)
+	long := strings.Repeat("x", 64<<10)
 	var out bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
