@@ -370,9 +370,9 @@ func readLease(r *http.Request) (*coordinationv1.Lease, error) {
 	return lease, lease.Unmarshal(wrapped.Raw)
 }
 
-// begun counts the watches of a list that were begun so far.
-func (a *api) begun(path string) int {
+// begun counts the watches that were begun so far, by path.
+func (a *api) begun() map[string]int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.watches[path]
+	return maps.Clone(a.watches)
 }

@@ -41,6 +41,12 @@ func TestRobust(t *testing.T) {
 		t.Fatalf("before any fault: %v", err)
 	}
 
+	for path, n := range h.api.begun() { // one a kind and watcher; front-ends ask nothing
+		if n != watchers {
+			t.Errorf("%d watches of %s were begun, want one for each of %d watchers", n, path, watchers)
+		}
+	}
+
 	changing, quiet := context.WithCancel(ctx)
 	var changes sync.WaitGroup
 	changes.Go(func() { src.run(changing) })
