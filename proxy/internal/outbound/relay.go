@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"cmp"
-	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
@@ -181,6 +180,3 @@ func (t *try) leaves() bool {
 func (x *exchange) leftBy(err error) bool {
 	return x.gone() || x.guard.Err() == nil && !isRead(err)
 }
-
-// chunks are the copy buffers, in bytes: a TLS record.
-var chunks = sync.Pool{New: func() any { return new([16 << 10]byte) }}

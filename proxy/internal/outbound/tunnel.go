@@ -3,7 +3,6 @@ package outbound
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 // errForbidden is what the policy says of a connection that is not HTTP.
@@ -102,7 +102,7 @@ func (o *Outbound) reach(d split) (*lease, net.Conn, error) {
 
 // join copies both ways until both have ended. The end of one direction is
 // passed on as such: the other may still have much to say.
-func join(a, b io.ReadWriteCloser) {
+func join(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -115,29 +115,12 @@ func join(a, b io.ReadWriteCloser) {
 }
 
 // pipe copies one way. A failure ends both directions.
-func pipe(to, from io.ReadWriteCloser) {
-	chunk := chunks.Get().(*[16 << 10]byte)
-	defer chunks.Put(chunk)
-	for {
-		n, err := from.Read(chunk[:])
-		if n > 0 {
-			if _, werr := to.Write(chunk[:n]); werr != nil {
-				err = werr
-			}
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			if closeWrite(to) == nil {
-				return
-			}
-			fallthrough
-		default:
-			_ = to.Close()
-			_ = from.Close()
-			return
-		}
+func pipe(to, from net.Conn) {
+	if wire.Copy(to, from) == nil && closeWrite(to) == nil {
+		return
 	}
+	_ = to.Close()
+	_ = from.Close()
 }
 
 var errNoHalf = errors.New("the connection cannot be half closed")
