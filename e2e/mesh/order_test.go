@@ -60,8 +60,8 @@ spec: {identities: [amy.shop.serviceaccount.identity.linkerd.cluster.local]}`)
 	}
 	roll(0)
 	proc.Eventually(t, "bob is denied", func() error {
-		if code, err := code(t.Context(), through(bob), books); code != http.StatusForbidden {
-			return fmt.Errorf("%d, %w", code, err)
+		if got, err := code(t.Context(), through(bob), books); got != http.StatusForbidden {
+			return fmt.Errorf("status %d, %w", got, err)
 		}
 		return nil
 	})

@@ -130,6 +130,7 @@ spec:
 // explains asks why of the same replicas.
 func (h *house) explains(t *testing.T, client string) {
 	t.Helper()
+	t.Helper()
 	out := h.weft("explain", "po/client-1", "po/books-1:8080", "-n", "shop", "--policy-server", h.policyAddr,
 		"--client-address", client, "--client-identity", "client.shop.serviceaccount.identity.linkerd.cluster.local", "--path", "/")
 	for _, want := range []string{"is denied at shop:books-1 port 8080", "by server books", "there is no authorization", "takes the request"} {

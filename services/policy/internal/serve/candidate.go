@@ -40,7 +40,7 @@ func (s explainAPI) check(stream grpc.ServerStream) error {
 		out.Problems = append(out.Problems, refusals(i, c)...)
 	}
 	if len(out.Problems) > 0 {
-		return stream.SendMsg(out) //nolint:wrapcheck // gRPC's own status
+		return stream.SendMsg(out)
 	}
 	select {
 	case s.turn <- struct{}{}:
@@ -70,7 +70,7 @@ func (s explainAPI) check(stream grpc.ServerStream) error {
 			out.Verdicts = append(out.Verdicts, v)
 		}
 	}
-	return stream.SendMsg(out) //nolint:wrapcheck // gRPC's own status
+	return stream.SendMsg(out)
 }
 
 // gather reads a question to its end.
@@ -84,7 +84,7 @@ func gather(stream grpc.ServerStream) (*explainv1.CheckRequest, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, err //nolint:wrapcheck // gRPC's own status
+			return nil, err
 		}
 		for _, c := range part.GetCandidates() {
 			size += len(c.GetJson())

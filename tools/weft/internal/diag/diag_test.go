@@ -141,7 +141,16 @@ func (destinations) Get(r *destination.GetDestination, stream grpc.ServerStreami
 
 func (d destinations) GetProfile(r *destination.GetDestination, stream grpc.ServerStreamingServer[destination.DestinationProfile]) error {
 	d.tokens <- r.GetContextToken()
-	if err := stream.Send(&destination.DestinationProfile{FullyQualifiedName: "web.shop.svc.cluster.local", OpaqueProtocol: true}); err != nil {
+	said := &destination.DestinationProfile{FullyQualifiedName: "web.shop.svc.cluster.local", OpaqueProtocol: true}
+	if strings.HasPrefix(r.GetPath(), "web.") {
+		said.RetryBudget = &destination.RetryBudget{RetryRatio: 0.2, MinRetriesPerSecond: 10, Ttl: durationpb.New(10 * time.Second)}
+		said.Endpoint = &destination.WeightedAddr{Addr: v4(10, 1, 0, 1), MetricLabels: map[string]string{"pod": "web-a"}}
+		said.DstOverrides = []*destination.WeightedDst{{Authority: "new.shop:80", Weight: 500}}
+		said.Routes = []*destination.Route{
+			{MetricsLabels: map[string]string{"route": "GET /\x1b"}, IsRetryable: true, Timeout: durationpb.New(time.Second)}, {},
+		}
+	}
+	if err := stream.Send(said); err != nil {
 		return err
 	}
 	<-stream.Context().Done()

@@ -53,7 +53,7 @@ func proposal(where string, object manifest.Object, namespace string) (proposed,
 	}
 	o, err := candidate.Read(raw, namespace)
 	if err != nil {
-		return proposed{}, err //nolint:wrapcheck // it names object, field and reason
+		return proposed{}, err
 	}
 	if len(raw) > mostObject {
 		return proposed{}, fmt.Errorf("%s %s/%s has %d bytes, and no more than %d can be judged", o.Kind, o.Namespace, o.Name, len(raw), mostObject)

@@ -6,6 +6,7 @@ package whatif
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -49,7 +50,7 @@ func Command() *cobra.Command {
 		flags := kube.From(cmd)
 		client, err := flags.Connect()
 		if err != nil {
-			return nil, "", err //nolint:wrapcheck // it is in words
+			return nil, "", err
 		}
 		return client, flags.Mesh, nil
 	})
@@ -178,10 +179,10 @@ func (s *settings) candidates(cmd *cobra.Command) (all []proposed, notes []strin
 	for _, name := range s.files {
 		docs, err := manifest.Read(cmd.Context(), name, cmd.InOrStdin())
 		if err != nil {
-			if p, ok := err.(*say.Problem); ok { //nolint:errorlint // made there, wrapped by nobody
+			if p, ok := errors.AsType[*say.Problem](err); ok {
 				p.Code = exitUsage
 			}
-			return nil, nil, err //nolint:wrapcheck // it is in words
+			return nil, nil, err
 		}
 		more, other, bad := propose(docs, s.namespace)
 		all, wrong = append(all, more...), append(wrong, bad...)
@@ -268,5 +269,5 @@ func (s *settings) reach(cmd *cobra.Command, open connect) (*grpc.ClientConn, ga
 		}
 	}
 	conn, err := diag.PolicyAPI(cmd.Context(), door, mesh, s.pod)
-	return conn, found, err //nolint:wrapcheck // it is in words
+	return conn, found, err
 }
