@@ -6,6 +6,8 @@ package scale
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
@@ -23,6 +25,14 @@ const (
 
 // Services is how many there are.
 func (s Size) Services() int { return max(1, s.Pods/podsPerService) }
+
+// PodsPerService is how many pods each Service has.
+const PodsPerService = podsPerService
+
+// Authority is what clients call a Service.
+func (s Size) Authority(service int) string {
+	return fmt.Sprintf("%s.%s.svc.cluster.local:%d", name(service), namespace(service), port)
+}
 
 func namespace(service int) string { return fmt.Sprintf("namespace-%d", service/perNamespace) }
 func name(service int) string      { return fmt.Sprintf("service-%d", service) }
@@ -57,7 +67,7 @@ func (s Size) Rows() []bus.Change {
 		out = append(out, row(busv1.Table_TABLE_NODES, bus.Key(node), bus.Encode(&busv1.Node{Name: node, Zone: zone(n)})))
 	}
 	for i := range s.Services() {
-		out = append(out, template(i, 0), service(i))
+		out = append(out, Template(i, 0), service(i))
 	}
 	for i := range s.Pods {
 		out = append(out, Workload(i, 0, true), Endpoint(i, 0, true))
@@ -72,7 +82,8 @@ func templateKey(service, generation int) string {
 	return bus.Key(namespace(service), fmt.Sprintf("%016x", (service+generation<<20)*2654435761))
 }
 
-func template(service, generation int) bus.Change {
+// Template is what the pods of a Service share; another generation is a rollout.
+func Template(service, generation int) bus.Change {
 	n := name(service)
 	return row(busv1.Table_TABLE_TEMPLATES, templateKey(service, generation), bus.Encode(&busv1.Template{
 		Namespace: namespace(service), Owner: &busv1.Owner{Kind: "deployment", Name: n}, ServiceAccount: n,
@@ -115,4 +126,18 @@ func Endpoint(pod, generation int, ready bool) bus.Change {
 		Ready: ready, Serving: ready, Node: nodeName(pod / podsPerNode), Zone: zone(pod / podsPerNode),
 		Ports: []*busv1.EndpointPort{{Name: "http", Port: port}},
 	}))
+}
+
+// Leaving is a pod that terminates: it has a deletion timestamp, and its
+// endpoint serves but is not ready.
+func Leaving(pod, generation int) []bus.Change {
+	var w busv1.Workload
+	var e busv1.Endpoint
+	rows := []bus.Change{Workload(pod, generation, false), Endpoint(pod, generation, false)}
+	if proto.Unmarshal(rows[0].Value, &w) != nil || proto.Unmarshal(rows[1].Value, &e) != nil {
+		return nil // they were just encoded
+	}
+	w.Terminating, e.Terminating, e.Serving = true, true, true
+	rows[0].Value, rows[1].Value = bus.Encode(&w), bus.Encode(&e)
+	return rows
 }

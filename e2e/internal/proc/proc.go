@@ -107,6 +107,9 @@ func (p *Process) Get(path string) (string, error) {
 	return string(body), nil
 }
 
+// PID is the process's number, to read of it what the system knows.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Log is what the process has written so far, the newest 256 KiB of it.
 func (p *Process) Log() string { return p.log.String() }
 
