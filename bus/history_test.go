@@ -67,7 +67,7 @@ func eraAhead(t *testing.T, srv *bustest.Local, cfg bus.HistoryConfig, ahead tim
 }
 
 // background runs parts until the test ends.
-func background(t *testing.T, parts ...func(context.Context) error) {
+func background(t testing.TB, parts ...func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, len(parts))
@@ -92,7 +92,7 @@ func must(t *testing.T, err error) {
 }
 
 // until polls: it is about other goroutines and servers, never about speed.
-func until(t *testing.T, what string, ok func() bool) {
+func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
