@@ -262,7 +262,7 @@ func TestHygiene(t *testing.T) {
 		{"an upgrade", http.Header{"Connection": {"keep-alive, Upgrade, x-a"}, "X-A": {"1"}, "Upgrade": {"websocket"}}, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}},
 		{"Upgrade without Connection", http.Header{"Upgrade": {"websocket"}}, http.Header{}},
 		{"HTTP/2 in cleartext", http.Header{"Connection": {"Upgrade, HTTP2-Settings"}, "Upgrade": {"h2c"}, "Http2-Settings": {"AA"}}, http.Header{}},
-		{"what is ours", http.Header{"L5d-Require-Id": {"x"}, "L5d-Orig-Proto": {"HTTP/1.1"}, "L5d-Dst-Override": {"x"}}, http.Header{"L5d-Dst-Override": {"x"}}},
+		{"what is ours", http.Header{"L5d-Require-Id": {"x"}, "L5d-Dst-Canonical": {"x"}, "L5d-Orig-Proto": {"HTTP/1.1"}, "L5d-Dst-Override": {"x"}}, http.Header{"L5d-Dst-Override": {"x"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var in message.Fields

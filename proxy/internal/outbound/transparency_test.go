@@ -80,7 +80,7 @@ func TestHTTP10StaysHTTP10(t *testing.T) {
 	}
 }
 
-func TestAbsoluteFormIsKeptThough(t *testing.T) {
+func TestAbsoluteFormIsKept(t *testing.T) {
 	r := start(t)
 	app := heads(t)
 	conn, br := r.redirected(app)
