@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
@@ -20,6 +21,8 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/inbound"
 	"github.com/weftmesh/weft/proxy/internal/outbound"
+	"github.com/weftmesh/weft/proxy/internal/profile"
+	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 	"github.com/weftmesh/weft/proxy/internal/wire"
 	"github.com/weftmesh/weft/services/kit/build"
@@ -76,9 +79,10 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	if err != nil {
 		return err
 	}
+	profiles := profile.New(named(cfg, destination, log), metrics, cfg.Destination.ProfileTimeout, cfg.Inbound.DiscoveryIdle, log)
 	in, err := inbound.New(inbound.Deps{
 		Config: cfg, Identity: local, Policy: policy, Metrics: metrics, Drain: draining,
-		Gateway: from.Gateway(), Tap: w.tap, Spans: w.spans, Access: w.access, Log: log,
+		Gateway: from.Gateway(), Profiles: profiles, Tap: w.tap, Spans: w.spans, Access: w.access, Log: log,
 	})
 	if err != nil {
 		return err
@@ -117,6 +121,7 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	}
 	start("admin", func(ctx context.Context) error { return in.ServeAdmin(ctx, adminAt, admin.New(answers)) })
 	start("identity", local.Run)
+	start("profiles", profiles.Run)
 	start("memory", wire.Ebb)
 	w.start(start)
 	start("inbound", in.Run)
@@ -155,6 +160,18 @@ func finish(ctx context.Context, d *drain.Drain, grace time.Duration, failed <-c
 		log.Warn("not everything has ended in time", "open", d.Open(), "error", err)
 	}
 	return err
+}
+
+// named asks for the profiles of names that inbound requests are for.
+func named(cfg config.Config, destination *grpc.ClientConn, log *slog.Logger) *resolve.Resolver {
+	r := &resolve.Resolver{
+		Destination: destpb.NewDestinationClient(destination), Context: cfg.Destination.Context,
+		Networks: cfg.Destination.Networks, Suffixes: cfg.Destination.Suffixes, Log: log,
+	}
+	if !cfg.Destination.Svc.Loopback() {
+		r.DestinationLimits = cfg.Streams
+	}
+	return r
 }
 
 func ready(l *identity.Local) func() bool {

@@ -26,6 +26,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/listen"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
+	"github.com/weftmesh/weft/proxy/internal/profile"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -46,11 +47,12 @@ type Deps struct {
 	Policy   *grpc.ClientConn
 	Metrics  *tell.Metrics
 	Drain    *drain.Drain
-	Gateway  Gateway        // nil serves no names
-	Tap      *tap.Registry  // nil shows nothing
-	Spans    *span.Exporter // nil makes no spans
-	Access   *accesslog.Log // nil writes no lines
-	Log      *slog.Logger   // nil means slog.Default()
+	Gateway  Gateway           // nil serves no names
+	Profiles *profile.Profiles // nil knows none
+	Tap      *tap.Registry     // nil shows nothing
+	Spans    *span.Exporter    // nil makes no spans
+	Access   *accesslog.Log    // nil writes no lines
+	Log      *slog.Logger      // nil means slog.Default()
 }
 
 // Inbound is the inbound half of the proxy.

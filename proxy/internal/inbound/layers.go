@@ -9,6 +9,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
+	"github.com/weftmesh/weft/proxy/internal/profile"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
@@ -26,10 +27,11 @@ type exchange struct {
 	grpc     bool
 	counts   *counts // once allowed
 	end      tell.End
-	fate     fate.Fate // once the application could not answer
-	whole    bool      // it has ended as it should, and nobody else knows of it
-	record   *record   // nil unless there is an access log
-	frames   frames    // the request's body
+	fate     fate.Fate      // once the application could not answer
+	whole    bool           // it has ended as it should, and nobody else knows of it
+	record   *record        // nil unless there is an access log
+	frames   frames         // the request's body
+	route    *profile.Route // of the service's profile; nil if there is none
 
 	out   message.Request // what the application gets
 	asked kept
@@ -197,15 +199,19 @@ func (in *Inbound) tell(next handler) handler {
 			if x.end.Status == 0 && x.end.Error == "" {
 				x.end.Error = "CANCEL"
 			}
-			x.end.Success = x.end.Error == "" && succeeded(x.end)
+			x.end.Success = x.end.Error == "" && x.succeeded()
 			call.over(x.end, x.frames.ended.Load())
 		}()
 		next(x)
 	}
 }
 
-// succeeded classifies as spec/proxy.md §6.7 says.
-func succeeded(e tell.End) bool {
+// succeeded classifies as the profile says, else as spec/proxy.md §6.7 does.
+func (x *exchange) succeeded() bool {
+	e := x.end
+	if x.route != nil {
+		return x.route.Success(e.Status, e.GRPC)
+	}
 	switch e.GRPC {
 	case "":
 		return e.Status < 500

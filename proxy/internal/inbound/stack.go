@@ -39,10 +39,11 @@ func (in *Inbound) layers() handler {
 						in.filter(
 							in.rate(
 								in.tell(
-									in.tap(
-										in.trace(span.Client,
-											in.asked(
-												in.endpoint)))))))))))
+									in.profile(
+										in.tap(
+											in.trace(span.Client,
+												in.asked(
+													in.endpoint))))))))))))
 }
 
 // gatewayLayers are what a request passes that asks this gateway for a name. What

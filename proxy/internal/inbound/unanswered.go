@@ -17,6 +17,11 @@ import (
 
 // failApp answers for an application that cannot be reached.
 func (in *Inbound) failApp(x *exchange, err error) {
+	if errors.Is(x.guard.Err(), errLate) {
+		in.fail(x, failure{http.StatusGatewayTimeout, codeDeadline, "request timed out by its service's profile", true, "response timeout"})
+		x.end.Error = "REQUEST_TIMEOUT"
+		return
+	}
 	if x.guard.Err() != nil || errors.Is(err, message.ErrGone) { // the client has gone
 		x.end.Error = "CANCEL"
 		x.Break(message.ErrGone)

@@ -31,7 +31,7 @@ func newProfileTell(m *tell.Metrics, r *resolve.ProfileRule) *profileTell {
 	for _, l := range r.Labels {
 		named = named.With(l.Name, l.Value)
 	}
-	l := tell.Route(r.Canonical, named)
+	l := tell.Route("outbound", r.Canonical, named)
 	return &profileTell{
 		m: m, labels: l, requests: m.Counter(tell.RouteRequests, l), tries: m.Counter(tell.RouteActualRequests, l),
 		broke: m.Counter(tell.RouteRetryable, l.With("skipped", "no_budget")),

@@ -10,10 +10,10 @@ var (
 	RouteRetryable       = counter("route_retryable_total", "Total count of retryable HTTP responses")
 )
 
-// Route labels the requests of a ServiceProfile's route: the service that they
-// are for, and what the route says, as rt_ labels.
-func Route(dst string, route Labels) Labels {
-	out := Labels{{"direction", "outbound"}, {"dst", dst}}
+// Route labels the requests of a ServiceProfile's route: the direction, the
+// service that they are for, and what the route says, as rt_ labels.
+func Route(direction, dst string, route Labels) Labels {
+	out := Labels{{"direction", direction}, {"dst", dst}}
 	for _, l := range route {
 		out = append(out, Label{"rt_" + clean(l.Name), l.Value})
 	}
