@@ -165,6 +165,9 @@ func TestGRPCHeadersOverride(t *testing.T) {
 	if got := call("l5d-retry-grpc", "unavailable", "l5d-retry-limit", "2"); got != codes.OK || asked.Load() != 3 {
 		t.Errorf("with: %v after %d tries", got, asked.Load())
 	}
+	if got := r.series("outbound_grpc_route_retry_requests_total", nil); got != 2 {
+		t.Errorf("%v retries were counted, want 2", got)
+	}
 	if got := call("l5d-retry-grpc", "internal", "l5d-retry-limit", "2"); got != codes.Unavailable || asked.Load() != 1 {
 		t.Errorf("of another code: %v after %d tries", got, asked.Load())
 	}

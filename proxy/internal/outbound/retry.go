@@ -121,16 +121,16 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			}
 			if !x.retriable(t) {
 				if retries > 0 {
-					x.count(tell.OutboundHTTPRetrySuccesses)
+					x.count(x.retries().Successes)
 				}
 				return t, nil
 			}
 			if retries >= x.retry.Limit {
-				x.count(tell.OutboundHTTPRetryLimit)
+				x.count(x.retries().Limit)
 				return t, nil
 			}
 			if _, err := x.rule.split.choose(random); err != nil { // what failed is better than nothing
-				x.count(tell.OutboundHTTPRetryOverflow)
+				x.count(x.retries().Overflow)
 				return t, nil
 			}
 			if !x.afford() {
@@ -160,8 +160,15 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			return nil, context.Cause(ctx)
 		}
 		retries++
-		x.count(tell.OutboundHTTPRetries)
+		x.count(x.retries().Requests)
 	}
+}
+
+func (x *exchange) retries() *tell.Retries {
+	if x.rule.tell.grpc {
+		return &tell.GRPCRetries
+	}
+	return &tell.HTTPRetries
 }
 
 func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.told().labels).Inc() }

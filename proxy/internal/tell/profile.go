@@ -25,3 +25,17 @@ var (
 	OutboundTLSRouteOpen  = counter("outbound_tls_route_open_total", "The total number of connections opened")
 	OutboundTLSRouteClose = counter("outbound_tls_route_close_total", "The total number of connections closed")
 )
+
+// Retries are the families that count what was sent once more.
+type Retries struct{ Requests, Successes, Limit, Overflow Family }
+
+// Retries of requests, of HTTPRoutes and of GRPCRoutes.
+var (
+	HTTPRetries = Retries{OutboundHTTPRetries, OutboundHTTPRetrySuccesses, OutboundHTTPRetryLimit, OutboundHTTPRetryOverflow}
+	GRPCRetries = Retries{
+		counter("outbound_grpc_route_retry_requests_total", OutboundHTTPRetries.Help),
+		counter("outbound_grpc_route_retry_successes_total", OutboundHTTPRetrySuccesses.Help),
+		counter("outbound_grpc_route_retry_limit_exceeded_total", OutboundHTTPRetryLimit.Help),
+		counter("outbound_grpc_route_retry_overflow_total", OutboundHTTPRetryOverflow.Help),
+	}
+)
