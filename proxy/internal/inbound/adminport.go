@@ -25,8 +25,13 @@ const adminDetect = time.Second
 // stop it. The probes are answered to everyone, so that a proxy whose policy
 // service is away does not get its pod restarted.
 func (in *Inbound) ServeAdmin(ctx context.Context, l net.Listener, h http.Handler) error {
-	open := func(x *exchange) { bridge.Serve(h, x, netip.AddrPortFrom(x.session.client.Addr, 0).String()) }
-	protected := in.limit(in.mesh(in.allow(in.filter(open))))
+	open := func(x *exchange) {
+		answered := &record{Client: x.Client}
+		x.Client = answered
+		bridge.Serve(h, x, netip.AddrPortFrom(x.session.client.Addr, 0).String())
+		x.end.Status = answered.status
+	}
+	protected := in.limit(in.mesh(in.allow(in.filter(in.tell(open)))))
 	stack := func(x *exchange) {
 		if path := x.req.Path(); path == "/live" || path == "/ready" {
 			open(x)

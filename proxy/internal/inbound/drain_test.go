@@ -166,4 +166,6 @@ func TestAdminPort(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.path, res.StatusCode, tt.want)
 		}
 	}
+	labels := map[string]string{"direction": "inbound", "target_port": portText(addrPort(l.Addr()).Port()), "client_id": alice, "status_code": "200", "classification": "success"}
+	eventually(t, "the request to be counted", func() bool { return w.seriesOf("response_total", labels) == 1 })
 }

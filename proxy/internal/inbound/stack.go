@@ -11,6 +11,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/span"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // serve builds what serves clients and the stack behind it.
@@ -104,7 +105,14 @@ func (in *Inbound) workloadOf(target netip.AddrPort) *workload {
 	if a != nil {
 		return a
 	}
-	dial := func(ctx context.Context) (net.Conn, error) { return in.dialApp(ctx, "tcp", target.String()) }
+	told := in.deps.Metrics.TCP(tell.Labels{{Name: "direction", Value: "inbound"}, {Name: "peer", Value: "dst"}}.And(tell.Target(target)).And(tell.NoTLS(tell.Loopback)))
+	dial := func(ctx context.Context) (net.Conn, error) {
+		c, err := in.dialApp(ctx, "tcp", target.String())
+		if err != nil {
+			return nil, err
+		}
+		return told.Wrap(c), nil
+	}
 	a = &workload{
 		http1: h1.Pool{Dial: dial, MaxIdle: in.cfg.Inbound.MaxIdle, Idle: in.cfg.Inbound.PoolIdle, MaxHead: maxHead},
 		http2: h2.Line{Open: func(ctx context.Context) (*h2.Conn, error) {
