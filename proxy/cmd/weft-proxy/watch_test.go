@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -150,5 +151,25 @@ func TestAdminOfARunningProxy(t *testing.T) {
 	}
 	if n := strings.Count(fmt.Sprint(p.admins(t, "/metrics")), "\n"); n > 120 {
 		t.Errorf("minimal: %d lines", n)
+	}
+}
+
+// TestReadyWithTheCertificate: before the first one the proxy is alive, and not
+// ready.
+func TestReadyWithTheCertificate(t *testing.T) {
+	ca := identitytest.New(t)
+	ca.Fail(errors.New("no issuer yet"))
+	p := start(t, ca, serverName, "127.0.0.1", (&plane{friend: clientName}).serve(t), "LINKERD2_PROXY_IDENTITY_MIN_REFRESH=20ms")
+	eventually(t, "the admin port", func() bool { code, _ := p.admins(t, "/live"); return code == 200 })
+	calls := ca.Calls()
+	eventually(t, "more attempts", func() bool { return ca.Calls() > calls+2 })
+	if code, body := p.admins(t, "/ready"); code != 503 || body != "not ready\n" {
+		t.Errorf("/ready: %d %q", code, body)
+	}
+	ca.Fail(nil)
+	p.ready(t)
+	ca.Fail(errors.New("gone again"))
+	if code, _ := p.admins(t, "/ready"); code != 200 { // and it never goes back
+		t.Errorf("/ready: %d", code)
 	}
 }

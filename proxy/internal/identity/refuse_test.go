@@ -106,3 +106,37 @@ func TestParameters(t *testing.T) {
 		t.Errorf("versions %v, signatures %v", hello.SupportedVersions, hello.SignatureSchemes)
 	}
 }
+
+// TestRenewalMovesTheMetrics: spec/proxy.md §17, 55.
+func TestRenewalMovesTheMetrics(t *testing.T) {
+	ca := identitytest.New(t)
+	ca.Life(2 * time.Second)
+	cfg, reg := ca.Config(t, alice), prometheus.NewRegistry()
+	l, err := identity.New(identity.Deps{Config: cfg, Dial: identitytest.Dial(cfg), Log: slog.New(slog.DiscardHandler), Metrics: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = l.Run(t.Context()) }()
+	wait(t, l.Ready())
+	value := func(name string) float64 {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for _, f := range families {
+			if f.GetName() == name {
+				for _, m := range f.GetMetric() {
+					sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+		return sum
+	}
+	const expires = "control_identity_cert_expiration_timestamp_seconds"
+	first := value(expires)
+	if first != float64(l.Expires().Unix()) && value("control_identity_cert_refreshes_total") == 1 {
+		t.Errorf("it expires at %v, want %v", first, l.Expires())
+	}
+	eventually(t, "a later end", func() bool { return value(expires) > first && value("control_identity_cert_refreshes_total") > 1 })
+}

@@ -329,6 +329,9 @@ func TestAddressesOfOthersAreRefused(t *testing.T) {
 	if b, err := io.ReadAll(c); len(b) > 0 || errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %q, %v", b, err)
 	}
+	eventually(t, "an error", func() bool {
+		return w.seriesOf("inbound_tcp_errors_total", map[string]string{"error": "unexpected", "target_port": portText(at.Port())}) == 1
+	})
 }
 
 func tlsClient(c net.Conn, l *identity.Local) (net.Conn, error) {
