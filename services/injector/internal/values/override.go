@@ -49,8 +49,14 @@ func (v *Values) Effective(a Annotations, pod *corev1.Pod) (*Values, []string) {
 		}
 	}
 	if text, ok := a.Pod[prefix+"opaque-ports"]; ok {
-		out.Proxy.OpaquePorts = resolvePorts(text, pod)
+		var dropped []string
+		out.Proxy.OpaquePorts, dropped = resolvePorts(text, pod)
+		// A namespace's list may name ports that not all of its pods have.
+		if _, own := a.Own[prefix+"opaque-ports"]; own && len(dropped) > 0 {
+			warnings = append(warnings, fmt.Sprintf("annotation %sopaque-ports: %.60q is left out: no port of the pod has that name, and it is no number", prefix, dropped[0]))
+		}
 	}
+	warnings = append(warnings, suspects(a.Own)...)
 	warnings = append(warnings, out.setNative(a.Pod)...)
 	warnings = append(warnings, out.addEnv(a)...)
 	out.addTraceLabels(a.Pod, pod.Labels)

@@ -1,6 +1,8 @@
 package values
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,7 +12,7 @@ import (
 
 // resolvePorts turns names of container ports into numbers and leaves out what
 // is neither a number, a range nor a name that the pod has.
-func resolvePorts(text string, pod *corev1.Pod) string {
+func resolvePorts(text string, pod *corev1.Pod) (ports string, dropped []string) {
 	var out []string
 	for item := range strings.SplitSeq(text, ",") {
 		item = strings.TrimSpace(item)
@@ -19,6 +21,8 @@ func resolvePorts(text string, pod *corev1.Pod) string {
 			continue
 		}
 		switch from, to, ok := parsePorts(item); {
+		case !ok && item != "":
+			dropped = append(dropped, item)
 		case !ok:
 		case from == to:
 			out = append(out, strconv.Itoa(from))
@@ -26,7 +30,52 @@ func resolvePorts(text string, pod *corev1.Pod) string {
 			out = append(out, strconv.Itoa(from)+"-"+strconv.Itoa(to))
 		}
 	}
-	return strings.Join(out, ",")
+	return strings.Join(out, ","), dropped
+}
+
+// badPorts is the first item of a list that is neither a port nor a range. The
+// redirection reads the list itself and takes it or leaves it whole.
+func badPorts(text string) (bad string, found bool) {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		if _, _, ok := parsePorts(item); !ok {
+			return item, true
+		}
+	}
+	return "", false
+}
+
+// badNetwork is the first item of a list that is no CIDR.
+func badNetwork(text string) (bad string, found bool) {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		if _, err := netip.ParsePrefix(item); err != nil {
+			return item, true
+		}
+	}
+	return "", false
+}
+
+// suspects are lists of the pod's own that go on as they are and that its init
+// container will not take.
+func suspects(own map[string]string) (warnings []string) {
+	for _, list := range []struct {
+		name, what string
+		bad        func(string) (string, bool)
+	}{
+		{"skip-inbound-ports", "neither a port nor a range of ports", badPorts},
+		{"skip-outbound-ports", "neither a port nor a range of ports", badPorts},
+		{"skip-subnets", "no CIDR", badNetwork},
+	} {
+		if item, found := list.bad(own[prefix+list.name]); found {
+			warnings = append(warnings, fmt.Sprintf("annotation %s%s: %.60q is %s, so the pod's init container will fail", prefix, list.name, item, list.what))
+		}
+	}
+	return warnings
 }
 
 // parsePorts reads one port or a range of them.
