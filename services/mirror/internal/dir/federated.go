@@ -109,7 +109,7 @@ func (s *Sink) read(name string) (*corev1.Service, error) {
 
 // lock waits for its turn; other processes hold it for as long as they write.
 func (s *Sink) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(s.Path, lockName), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(filepath.Join(s.Path, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
