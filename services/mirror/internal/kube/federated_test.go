@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"testing"
 
@@ -136,6 +137,49 @@ func TestNamespaces(t *testing.T) {
 		bad[0].Service.Namespace = "leaving"
 		if done, err = sink.Join(t.Context(), bad); err != nil || len(done.Problems) != 1 {
 			t.Errorf("Join() in a namespace that leaves = %+v, %v", done, err)
+		}
+	}
+}
+
+// A service that is looked up in its own cluster has no slices here, also when
+// it had some; and the way back.
+func TestExportAndRemoteDiscovery(t *testing.T) {
+	api := newClientset(namespace("pottery"))
+	sink := &kube.Sink{Client: fakeAPI{api}, Cluster: "east"}
+	for _, tt := range []struct {
+		exported string
+		want     []string
+		service  string // that the copy names
+	}{
+		{"true", []string{"pottery/kiln-east", "slice of pottery/kiln-east"}, ""},
+		{"remote-discovery", []string{"pottery/kiln-east"}, "kiln"},
+		{"true", []string{"pottery/kiln-east", "slice of pottery/kiln-east"}, ""},
+		{"no", nil, ""},
+	} {
+		copies, _ := derive.Mirrors(derive.Tables{
+			Services: []*busv1.Service{{
+				Namespace: "pottery", Name: "kiln", Ports: []*busv1.ServicePort{{Port: 80}},
+				Labels: map[string]string{derive.LabelExported: tt.exported},
+			}},
+			Endpoints: map[string][]*busv1.Endpoint{"pottery/kiln": {{Ready: true}}},
+		}, derive.Link{
+			Cluster: "east", Domain: "cluster.local",
+			Gateway: derive.Gateway{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Port: 4143, Identity: "gw.example"},
+		})
+		if done, err := sink.Apply(t.Context(), copies); err != nil || len(done.Problems) > 0 {
+			t.Errorf("%s: Apply() = %+v, %v", tt.exported, done, err)
+		}
+		if diff := cmp.Diff(tt.want, names(t, api)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.exported, diff)
+		}
+		list, err := api.Services("").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, svc := range list.Items {
+			if got := svc.Labels["multicluster.linkerd.io/remote-service"]; got != tt.service {
+				t.Errorf("%s: the copy names %q, want %q", tt.exported, got, tt.service)
+			}
 		}
 	}
 }
