@@ -108,7 +108,10 @@ func (l *Line) make(ctx context.Context, a *attempt) {
 	l.making = nil
 	a.conn, a.err = conn, err
 	if err == nil {
-		go func() { _ = conn.Run() }()
+		go func() {
+			defer conn.survive()
+			_ = conn.Run()
+		}()
 		if l.closed {
 			a.conn, a.err = nil, ErrGone
 			conn.Close()

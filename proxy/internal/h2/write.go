@@ -42,6 +42,7 @@ const lastWords = time.Second
 
 // flush writes what there is until there is nothing.
 func (c *Conn) flush() {
+	defer c.survive()
 	// Whoever is ready to run appends first: one write for all of them.
 	runtime.Gosched()
 	for {

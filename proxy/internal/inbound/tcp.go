@@ -101,6 +101,7 @@ func join(a, b halfConn) {
 }
 
 func pass(dst, src halfConn) {
+	defer wire.Survive(dst, src)
 	err := wire.Copy(dst, src)
 	if err == nil && dst.CloseWrite() == nil {
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/mirror"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 const (
@@ -92,6 +93,7 @@ func (x *exchange) copyTo(to mirrorTo, out *message.Request) {
 	go func() {
 		defer x.o.copying.Add(-1)
 		defer cancel()
+		defer wire.Survive()
 		to.send(ctx, endpoint.Call{Question: relay.Question{Request: &r, Body: body}, HTTP2: native})
 	}()
 }

@@ -116,6 +116,7 @@ func join(a, b net.Conn) {
 
 // pipe copies one way. A failure ends both directions.
 func pipe(to, from net.Conn) {
+	defer wire.Survive(to, from)
 	if wire.Copy(to, from) == nil && closeWrite(to) == nil {
 		return
 	}

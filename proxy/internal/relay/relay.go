@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -103,7 +105,13 @@ func (u *Upload) piece() (int, error) {
 // rest passes what is left on. If the client breaks off, so does the request.
 func (u *Upload) rest() {
 	defer func() {
-		u.release()
+		if cause := recover(); cause != nil { // one request's bug must not end the others
+			slog.Error("a request's body was given up", "panic", cause, "stack", string(debug.Stack()))
+			u.err = fmt.Errorf("%w: %v", ErrBody, cause)
+			u.up.Abort(u.err)
+		} else {
+			u.release()
+		}
 		u.done <- struct{}{}
 	}()
 	for {
