@@ -124,7 +124,7 @@ func Endpoint(pod, generation int, ready bool) bus.Change {
 	return row(busv1.Table_TABLE_ENDPOINTS, bus.Key(namespace(s), name(s), slice, ip), bus.Encode(&busv1.Endpoint{
 		Namespace: namespace(s), Service: name(s), Slice: slice, Address: ip, Workload: bus.Key("pod", namespace(s), podName(pod, generation)),
 		Ready: ready, Serving: ready, Node: nodeName(pod / podsPerNode), Zone: zone(pod / podsPerNode),
-		Ports: []*busv1.EndpointPort{{Name: "http", Port: port}},
+		Ports: []*busv1.EndpointPort{{Name: "http", Port: port}}, SliceUid: uid(1<<40 + s),
 	}))
 }
 

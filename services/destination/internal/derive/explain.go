@@ -55,7 +55,7 @@ func serverObject(namespace string, s *row.Server) Object {
 }
 
 func sliceObject(namespace string, e *row.Endpoint) Object {
-	return Object{Kind: "EndpointSlice", Namespace: namespace, Name: e.Slice.Value()}
+	return Object{"EndpointSlice", namespace, e.Slice.Value(), busv1.Table_TABLE_ENDPOINTS, e.Key, ""}
 }
 
 // ExplainEndpoints says how Endpoints comes to the addresses of one member, which

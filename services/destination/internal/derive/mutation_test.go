@@ -104,7 +104,7 @@ func TestEveryFieldThatIsReadCounts(t *testing.T) {
 		"Template.probes":    "policy reads them",
 		"Template.namespace": "it is in the key",
 		"Workload.uid":       "explain reads it", "Service.uid": "explain reads it", "Server.uid": "explain reads it",
-		"ServiceProfile.uid": "explain reads it", "TrafficSplit.uid": "explain reads it",
+		"Endpoint.slice_uid": "explain reads it", "ServiceProfile.uid": "explain reads it", "TrafficSplit.uid": "explain reads it",
 		"Workload.node":        "only while traffic is local, see golden local",
 		"Workload.ready":       "slices say who is ready",
 		"Workload.terminating": "only while another pod has the address, see golden profile-address",

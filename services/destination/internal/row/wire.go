@@ -48,6 +48,7 @@ const (
 	endpointHints    = 13
 	endpointPorts    = 14
 	endpointUnusual  = 15 // and above: of mirrored services
+	endpointSliceUID = 19 // not read here, and in every row
 
 	portName   = 1
 	portNumber = 2
@@ -70,7 +71,7 @@ func (d *Decoder) Endpoint(key string, value []byte) (*Endpoint, error) {
 	c := Common{Slice: e.Zone, Hints: d.hints[:0], Ports: d.ports[:0]}
 	for b := value; len(b) > 0; {
 		f, rest, ok := next(b)
-		if !ok || f.num >= endpointUnusual {
+		if !ok || f.num >= endpointUnusual && f.num != endpointSliceUID {
 			return DecodeEndpoint(key, value)
 		}
 		b = rest

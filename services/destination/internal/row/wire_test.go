@@ -22,7 +22,7 @@ func TestDecoderReadsAsTheGeneratedCode(t *testing.T) {
 	endpoint := func(change func(e *busv1.Endpoint)) []byte {
 		e := &busv1.Endpoint{
 			Namespace: "grove", Service: "plum", Slice: "plum-x", Address: "10.0.0.1", Workload: "pod/grove/p", Ready: true, Serving: true,
-			Node: "vm-a", Zone: "west-1", Ports: []*busv1.EndpointPort{{Name: "http", Port: 80}, {Port: 81}},
+			Node: "vm-a", Zone: "west-1", Ports: []*busv1.EndpointPort{{Name: "http", Port: 80}, {Port: 81}}, SliceUid: "9e37",
 		}
 		change(e)
 		return bus.Encode(e)

@@ -226,7 +226,11 @@ func (a *answer) uid(o derive.Object) string {
 	if err := proto.Unmarshal(value, m); err != nil {
 		return "" // the row was counted when it came
 	}
-	field := m.ProtoReflect().Descriptor().Fields().ByName("uid")
+	name := protoreflect.Name("uid")
+	if o.Table == busv1.Table_TABLE_ENDPOINTS {
+		name = "slice_uid" // an EndpointSlice has no row of its own, each of its addresses has
+	}
+	field := m.ProtoReflect().Descriptor().Fields().ByName(name)
 	if field == nil || field.Kind() != protoreflect.StringKind {
 		return ""
 	}

@@ -33,7 +33,7 @@ template grove/m mesh=linkerd proxy=4143/4191/4190
 pod market/shopper template=grove/m ip=10.0.0.9 node=vm-a uid=u-shopper
 pod grove/p template=grove/m ip=10.0.0.1 uid=u-p
 service grove/plum ip=10.96.0.1 port=:80 uid=u-plum
-endpoint grove/plum/s/10.0.0.1 pod=grove/p port=:80
+endpoint grove/plum/s/10.0.0.1 pod=grove/p port=:80 uid=u-s
 service grove/all port=:80 uid=u-all annotation:multicluster.linkerd.io/local-discovery=plum annotation:multicluster.linkerd.io/remote-discovery=plum@east,plum@west,plum@north
 service grove/twin ip=10.96.0.1 port=:80
 service grove/one ip=10.96.0.2 port=:80`
@@ -70,7 +70,7 @@ service grove/one ip=10.96.0.2 port=:80`
 	for destination, wants := range map[string][]string{
 		plum: {
 			"client: it runs on node vm-a in zone west-1 [Pod market/shopper u-shopper ] [Node /vm-a  ]\nservice: the name is that of a Service [Service grove/plum u-plum ]\n",
-			"10.0.0.1:80: used: mTLS with default.grove.serviceaccount.identity.linkerd.cluster.local, HTTP/1 goes inside HTTP/2 [EndpointSlice grove/s  ] [Pod grove/p u-p ]\n",
+			"10.0.0.1:80: used: mTLS with default.grove.serviceaccount.identity.linkerd.cluster.local, HTTP/1 goes inside HTTP/2 [EndpointSlice grove/s u-s ] [Pod grove/p u-p ]\n",
 			"profile: no valid ServiceProfile",
 		},
 		allPlums: {

@@ -81,6 +81,7 @@ func endpointRow(es *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, addr ne
 	row := &busv1.Endpoint{
 		Namespace:   es.Namespace,
 		Slice:       es.Name,
+		SliceUid:    string(es.UID),
 		Address:     addr.String(),
 		Ipv6:        addr.Is6() && !addr.Is4In6(),
 		Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,

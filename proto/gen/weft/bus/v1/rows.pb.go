@@ -1104,7 +1104,9 @@ type Endpoint struct {
 	TargetCluster string `protobuf:"bytes,17,opt,name=target_cluster,json=targetCluster,proto3" json:"target_cluster,omitempty"`
 	// Of a mirrored pod that is reached directly: its proxy's inbound port; 0
 	// when a client need not know it.
-	InboundPort   uint32 `protobuf:"varint,18,opt,name=inbound_port,json=inboundPort,proto3" json:"inbound_port,omitempty"`
+	InboundPort uint32 `protobuf:"varint,18,opt,name=inbound_port,json=inboundPort,proto3" json:"inbound_port,omitempty"`
+	// The EndpointSlice's; for whoever explains an answer.
+	SliceUid      string `protobuf:"bytes,19,opt,name=slice_uid,json=sliceUid,proto3" json:"slice_uid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1263,6 +1265,13 @@ func (x *Endpoint) GetInboundPort() uint32 {
 		return x.InboundPort
 	}
 	return 0
+}
+
+func (x *Endpoint) GetSliceUid() string {
+	if x != nil {
+		return x.SliceUid
+	}
+	return ""
 }
 
 // Selector is a Kubernetes label selector. Set but empty selects everything.
@@ -1957,7 +1966,7 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"6\n" +
 	"\fEndpointPort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\rR\x04port\"\x9b\x04\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"\xb8\x04\n" +
 	"\bEndpoint\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x14\n" +
@@ -1978,7 +1987,8 @@ const file_weft_bus_v1_rows_proto_rawDesc = "" +
 	"\x10gateway_identity\x18\x0f \x01(\tR\x0fgatewayIdentity\x12\x1c\n" +
 	"\tauthority\x18\x10 \x01(\tR\tauthority\x12%\n" +
 	"\x0etarget_cluster\x18\x11 \x01(\tR\rtargetCluster\x12!\n" +
-	"\finbound_port\x18\x12 \x01(\rR\vinboundPort\"\xd3\x01\n" +
+	"\finbound_port\x18\x12 \x01(\rR\vinboundPort\x12\x1b\n" +
+	"\tslice_uid\x18\x13 \x01(\tR\bsliceUid\"\xd3\x01\n" +
 	"\bSelector\x12I\n" +
 	"\fmatch_labels\x18\x01 \x03(\v2&.weft.bus.v1.Selector.MatchLabelsEntryR\vmatchLabels\x12<\n" +
 	"\frequirements\x18\x02 \x03(\v2\x18.weft.bus.v1.RequirementR\frequirements\x1a>\n" +

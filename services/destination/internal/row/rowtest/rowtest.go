@@ -234,7 +234,7 @@ func endpoint(parts []string, w *words) *busv1.Endpoint {
 		Namespace: parts[0], Service: parts[1], Slice: parts[2], Address: parts[3], Ipv6: strings.Contains(parts[3], ":"),
 		Ready: !w.has("unready"), Hostname: w.one("host"), Zone: w.one("zone"), ZoneHints: w.list("hint"),
 		GatewayIdentity: w.one("gateway"), Authority: w.one("authority"), TargetCluster: w.one("cluster"),
-		InboundPort: inbound(w.one("inbound")),
+		InboundPort: inbound(w.one("inbound")), SliceUid: w.one("uid"),
 	}
 	if key := w.one("pod"); key != "" {
 		e.Workload = bus.Key(append([]string{"pod"}, strings.Split(key, "/")...)...)
