@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -370,7 +371,7 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 		ask(client, "GET", web+"/ok", "")
 	}
 	// In the clear, to the port of peers.
-	if c, err := net.Dial("tcp", server.inbound.String()); err == nil { //nolint:noctx // it is closed at once
+	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.inbound.String()); err == nil {
 		_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
 		_, _ = io.ReadAll(c)
 		_ = c.Close()
@@ -384,15 +385,15 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 func h2Client(p *proxy) *http.Client {
 	v := new(http.Protocols)
 	v.SetUnencryptedHTTP2(true)
-	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{Protocols: v, Dial: func(string, string) (net.Conn, error) { //nolint:staticcheck // the address is the proxy's
-		return net.Dial("tcp", p.outbound.String()) //nolint:noctx // of a test
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{Protocols: v, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", p.outbound.String())
 	}}}
 }
 
 // tunnelled sends bytes through CONNECT, and waits for the end.
 func tunnelled(t *testing.T, p *proxy, to string) {
 	t.Helper()
-	c, err := net.Dial("tcp", p.outbound.String()) //nolint:noctx // it is closed soon
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.outbound.String())
 	if err != nil {
 		t.Fatal(err)
 	}

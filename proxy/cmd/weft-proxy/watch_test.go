@@ -117,7 +117,7 @@ func TestAdminOfARunningProxy(t *testing.T) {
 	}()
 	go func() { // connections that are refused are said
 		for ctx.Err() == nil {
-			c, err := net.Dial("tcp", p.inbound.String()) //nolint:noctx // closed at once
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", p.inbound.String())
 			if err != nil {
 				return
 			}

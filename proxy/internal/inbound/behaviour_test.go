@@ -38,6 +38,20 @@ func TestSilentClientHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// statusOf is the status of a request's answer; 0 if there is none.
+func statusOf(ctx context.Context, c *http.Client) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://web/", nil)
+	if err != nil {
+		return 0
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
 // TestNothingIsServedBeforeTheCertificate: connections wait in the kernel until
 // there is one, and are served then, in HTTP/1 and HTTP/2 (50-53).
 func TestNothingIsServedBeforeTheCertificate(t *testing.T) {
@@ -58,15 +72,9 @@ func TestNothingIsServedBeforeTheCertificate(t *testing.T) {
 	w.run()
 	answers := make(chan int, 2)
 	for _, v2 := range []bool{false, true} {
+		c := client(t, v2, func() (net.Conn, error) { return w.dialPlain(), nil })
 		go func() {
-			c := client(t, v2, func() (net.Conn, error) { return w.dialPlain(), nil })
-			res, err := c.Get("http://web/") //nolint:noctx // the test's client has a timeout
-			if err != nil {
-				answers <- 0
-				return
-			}
-			_ = res.Body.Close()
-			answers <- res.StatusCode
+			answers <- statusOf(t.Context(), c)
 		}()
 	}
 	calls := ca.Calls()
@@ -272,21 +280,16 @@ func TestInFlightLimit(t *testing.T) {
 		<-release
 	}))
 	w := newWorld(t, open, func(c *config.Config) { c.Inbound.MaxInFlight = 1 }).redirectTo(at).run()
-	first := make(chan error, 1)
-	go func() {
-		res, err := client(t, false, func() (net.Conn, error) { return w.dialPlain(), nil }).Get("http://web/") //nolint:noctx // the client has a timeout
-		if err == nil {
-			_ = res.Body.Close()
-		}
-		first <- err
-	}()
+	first := make(chan int, 1)
+	c := client(t, false, func() (net.Conn, error) { return w.dialPlain(), nil })
+	go func() { first <- statusOf(t.Context(), c) }()
 	<-busy
 	if res, _ := get(t, client(t, false, func() (net.Conn, error) { return w.dialPlain(), nil }), "http://web/"); res.StatusCode != 503 {
 		t.Errorf("%d, want 503", res.StatusCode)
 	}
 	close(release)
-	if err := <-first; err != nil {
-		t.Error(err)
+	if code := <-first; code != 200 {
+		t.Errorf("the first got %d", code)
 	}
 	if got := w.seriesOf("inbound_http_errors_total", map[string]string{"error": "loadshed"}); got != 1 {
 		t.Errorf("%v counted", got)

@@ -58,8 +58,11 @@ func TestTap(t *testing.T) {
 	get(t, client(t, true, func() (net.Conn, error) { return w.tls(stranger) }), "http://web/denied")
 	get(t, c, "http://web/plain?x=1")
 	get(t, c, "http://web/grpc", "content-type", "application/grpc")
-	res, err := c.Get("http://web/break") //nolint:noctx // the test's client has a timeout
-	if err == nil {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://web/break", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := c.Do(req); err == nil {
 		_, _ = io.ReadAll(res.Body)
 		_ = res.Body.Close()
 	}

@@ -1,6 +1,7 @@
 package span
 
 import (
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -138,9 +139,7 @@ func Resource(pid int, started time.Time, host, service string, more ...map[stri
 		all["host.name"] = host
 	}
 	for _, m := range more {
-		for name, value := range m {
-			all[name] = value
-		}
+		maps.Copy(all, m)
 	}
 	for name, value := range all {
 		out = append(out, text(name, value))
