@@ -69,8 +69,8 @@ func (x *exchange) mirror(lists [2][]mirrorTo, out *message.Request) {
 }
 
 func (x *exchange) copyTo(to mirrorTo, out *message.Request) {
-	if random() >= to.ratio {
-		return
+	if x.r.Method == "CONNECT" || upgrade(x.r.Fields) != "" || random() >= to.ratio {
+		return // nobody is at the other end of a copied tunnel
 	}
 	if x.o.copying.Add(1) > maxMirrors {
 		x.o.copying.Add(-1)
