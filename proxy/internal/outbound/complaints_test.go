@@ -184,7 +184,9 @@ func heap() int64 {
 // F9: a service that is forgotten while its only endpoint is left alone leaves
 // nothing behind; main_test.go counts goroutines.
 func TestForgottenWhileLeftAlone(t *testing.T) {
-	r := start(t, func(c *config.Config) { c.Outbound.DiscoveryIdle = 50 * time.Millisecond })
+	r := start(t, func(c *config.Config) {
+		c.Outbound.DiscoveryIdle, c.Outbound.HTTPQueue.Failfast = 50*time.Millisecond, 200*time.Millisecond
+	})
 	r.controls.service(web, plain(nobody(t)))
 	if res, _ := get(t, r.client(), base+"/"); res.StatusCode != 504 {
 		t.Errorf("got %d", res.StatusCode)

@@ -214,6 +214,7 @@ func TestTimeoutsOfARule(t *testing.T) {
 		{"in time", &routepb.Timeouts{Request: durationpb.New(time.Hour), Response: durationpb.New(time.Hour), Idle: durationpb.New(time.Hour)}, "/drips", false, 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // they wait, mostly
 			r := start(t)
 			b := balancerOf(web)
 			rule := httpRule(b)
@@ -275,6 +276,7 @@ func TestPolicyRetries(t *testing.T) {
 		{"within the time of all", retryOn(500, 1000), 300 * time.Millisecond, failTimes(1<<40, 500), "", 504, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // they wait, mostly
 			r := start(t)
 			var asked atomic.Int64
 			app := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { tt.app(asked.Add(1), w, req) }))
