@@ -85,8 +85,21 @@ func (a *api) kubeconfig() string {
 
 // put creates or replaces an object of a list such as /api/v1/pods.
 func (a *api) put(path, namespace, name string, obj object) {
+	a.putMany(path, namespace, map[string]object{name: obj})
+}
+
+// putMany creates or replaces objects by their names, all at once.
+func (a *api) putMany(path, namespace string, objects map[string]object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		a.set(path, namespace, name, objects[name])
+	}
+	a.wake()
+}
+
+// set is put without telling anybody yet. mu is held.
+func (a *api) set(path, namespace, name string, obj object) {
 	meta, _ := obj["metadata"].(object)
 	if meta == nil {
 		meta = object{}
@@ -108,7 +121,7 @@ func (a *api) put(path, namespace, name string, obj object) {
 		what = "MODIFIED"
 	}
 	a.kinds[path][key] = obj
-	a.tell(change{a.version, path, what, obj})
+	a.past = append(a.past, change{a.version, path, what, obj})
 }
 
 func (a *api) remove(path, namespace, name string) {
@@ -125,14 +138,14 @@ func (a *api) remove(path, namespace, name string) {
 	meta := maps.Clone(obj["metadata"].(object))
 	meta["resourceVersion"] = strconv.Itoa(a.version)
 	gone["metadata"] = meta
-	a.tell(change{a.version, path, "DELETED", gone})
+	a.past = append(a.past, change{a.version, path, "DELETED", gone})
+	a.wake()
 }
 
 const longestPast = 2000
 
-// tell adds to the past and wakes the watches. mu is held.
-func (a *api) tell(c change) {
-	a.past = append(a.past, c)
+// wake bounds the past and wakes the watches. mu is held.
+func (a *api) wake() {
 	if n := len(a.past) - longestPast; n > 0 {
 		a.oldest = a.past[n-1].version
 		a.past = slices.Clone(a.past[n:])

@@ -60,7 +60,7 @@ func makeImage(t *testing.T, binary string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = from.Close() }()
-	to, err := os.OpenFile(filepath.Join(dir, "nats-server"), os.O_CREATE|os.O_WRONLY, 0o755) //nolint:gosec // a program
+	to, err := os.OpenFile(filepath.Join(dir, "nats-server"), os.O_CREATE|os.O_WRONLY, 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}

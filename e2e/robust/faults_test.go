@@ -56,13 +56,16 @@ var faultKinds = []struct {
 // gap is how long after one fault the next comes, on average.
 const gap = time.Second
 
+// calmAfter is how long a new leader may lead before the next fault of watchers.
+const calmAfter = 4 * time.Second
+
 // tail is how long after a run the last fault may still last.
 const tail = 4 * time.Second
 
 // invent makes up the faults of a run, in order. Every kind has its turn before
 // one comes again.
 func invent(seed uint64, lasts, lease time.Duration) []fault {
-	rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a run that can be repeated
+	rng := rand.New(rand.NewPCG(seed, 3))
 	busy := map[string]time.Duration{}
 	var out []fault
 	var left []int
@@ -91,6 +94,9 @@ func invent(seed uint64, lasts, lease time.Duration) []fault {
 			continue
 		}
 		busy[f.target] = f.at + f.lasts + 300*time.Millisecond
+		if f.target == "watchers" { // else hardly ever would anybody lead
+			busy[f.target] += lease + calmAfter
+		}
 		out = append(out, f)
 	}
 	slices.SortStableFunc(out, func(a, b fault) int { return int(a.at - b.at) })

@@ -50,6 +50,7 @@ type replica struct {
 // newHouse makes a mesh whose processes have not started yet, but for NATS.
 func newHouse(t *testing.T, lease time.Duration, nodes func(*testing.T, plan) node) *house {
 	t.Helper()
+	t.Helper()
 	h := &house{t: t, log: chronicle.New(), api: newAPI(t, lease)}
 	h.bus = newBus(t, nodes)
 	kubeconfig := h.api.kubeconfig()
@@ -73,6 +74,15 @@ func (h *house) start() {
 	for _, r := range h.all() {
 		r.p.Ready()
 	}
+}
+
+// stop ends every process, all at once.
+func (h *house) stop() {
+	var wg sync.WaitGroup
+	for _, r := range h.all() {
+		wg.Go(r.p.Stop)
+	}
+	wg.Wait()
 }
 
 func (h *house) newReplica(name, kind string, flags ...string) *replica {
@@ -154,6 +164,30 @@ func (r *replica) metric(name string) (float64, error) {
 		return 0, errors.New(r.name + " has no metric " + name)
 	}
 	return sum, nil
+}
+
+// repairs counts how the present processes mended their copies.
+func (h *house) repairs() string {
+	out := ""
+	for _, kind := range []string{"nothing", "range", "snapshot", "patch"} {
+		sum := 0.0
+		for _, r := range h.all() {
+			page, err := r.p.Get("/metrics")
+			if err != nil {
+				continue
+			}
+			for line := range strings.Lines(page) {
+				f := strings.Fields(line)
+				if len(f) == 2 && strings.HasPrefix(line, "weft_bus_repairs_total{") && strings.Contains(line, `kind="`+kind+`"`) {
+					if n, err := strconv.ParseFloat(f[1], 64); err == nil {
+						sum += n
+					}
+				}
+			}
+		}
+		out += fmt.Sprintf(" %s %.0f", kind, sum)
+	}
+	return out
 }
 
 // leader is the watcher that leads now, or the first if none says so.

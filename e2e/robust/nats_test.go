@@ -52,6 +52,7 @@ type bus struct {
 // no gossip leads around a wire that is cut.
 func newBus(t *testing.T, place func(*testing.T, plan) node) *bus {
 	t.Helper()
+	t.Helper()
 	b := &bus{between: map[[2]int]*wire{}}
 	plans := make([]plan, servers)
 	for k := range plans {
@@ -170,7 +171,7 @@ func (c *child) start() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.cmd = exec.Command(self) //nolint:gosec,noctx // this binary; kill ends it
+	c.cmd = exec.Command(self) // kill ends it
 	c.cmd.Env = append(os.Environ(), asServer+"="+config)
 	c.cmd.Stderr = os.Stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -31,7 +31,7 @@ func TestRobust(t *testing.T) {
 	}
 	t.Logf("go test ./robust -args -seed %d -for %v -lease %v -nats %s", *seed, *lasts, *lease, *nodes)
 	h := newHouse(t, *lease, places[*nodes])
-	src := newSource(h, rand.New(rand.NewPCG(*seed, 5))) //nolint:gosec // a run that can be repeated
+	src := newSource(h, rand.New(rand.NewPCG(*seed, 5)))
 	h.start()
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -69,8 +69,8 @@ func TestRobust(t *testing.T) {
 	wrong := chronicle.Judge(events, chronicle.Rules{Denied: []string{everybody}, Always: src.always(), Calm: []string{calm}})
 	stop()
 	clients.Wait()
-
 	h.report(faults, events, agreed)
+	h.stop()
 	if err != nil {
 		t.Errorf("%v after the last fault: %v", agreed.Round(time.Millisecond), err)
 	}
@@ -160,6 +160,7 @@ func (h *house) report(faults []fault, events []chronicle.Event, agreed time.Dur
 	for _, e := range events {
 		count[e.What]++
 	}
+	h.t.Logf("repairs of the last lives, by kind:%s", h.repairs())
 	h.t.Logf("%d faults, %d changes, %d streams, %d messages; all agreed %v after the last fault",
 		len(faults), count[chronicle.Wrote], count[chronicle.Opened], count[chronicle.Told], agreed.Round(time.Millisecond))
 }

@@ -138,6 +138,27 @@ func (s *source) always() map[string][]string {
 	return out
 }
 
+// crowd changes many pods that nobody asks for. What a reader missed is then
+// soon more than a snapshot.
+func (s *source) crowd() {
+	pods := map[string]object{}
+	for i := range 300 {
+		name := fmt.Sprint("crowd-", i)
+		labels := object{"app": "crowd", "linkerd.io/control-plane-ns": "linkerd"}
+		for j := range 10 {
+			word := make([]byte, 60)
+			for k := range word {
+				word[k] = 'a' + byte(s.rng.IntN(26))
+			}
+			labels[fmt.Sprint("label-", j)] = string(word)
+		}
+		p := pod(name, "crowd", fmt.Sprintf("10.200.%d.%d", i>>8, i&255))
+		p["metadata"] = object{"labels": labels}
+		pods[name] = p
+	}
+	s.house.api.putMany(pathPods, "shop", pods)
+}
+
 // run changes things until ctx ends, about ten times a second.
 func (s *source) run(ctx context.Context) {
 	for {
@@ -145,6 +166,10 @@ func (s *source) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(time.Duration(20+s.rng.IntN(160)) * time.Millisecond):
+		}
+		if s.rng.IntN(40) == 0 {
+			s.crowd()
+			continue
 		}
 		service := []string{web, steady}[s.rng.IntN(2)]
 		switch at := s.stay[service]; s.rng.IntN(5) {
