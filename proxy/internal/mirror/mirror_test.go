@@ -3,6 +3,7 @@ package mirror
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -86,4 +87,13 @@ func TestACopyEndsWithItsOriginal(t *testing.T) {
 	if err := <-waits; !errors.Is(err, ErrOver) || !d.Ready() {
 		t.Errorf("a request that is over: %v", err)
 	}
+}
+
+func Example() {
+	tee := &Tee{Body: &pieces{all: [][]byte{[]byte("hello")}}}
+	c := tee.Copy()
+	_, _ = read(tee)
+	copied, _ := read(c)
+	fmt.Println(copied)
+	// Output: hello
 }

@@ -79,9 +79,10 @@ func (p *Policy) opaque(routes []*outpb.OpaqueRoute) error {
 	}
 	rule := routes[0].GetRules()[0]
 	for _, f := range rule.GetFilters() {
-		if f.GetForbidden() != nil || f.GetInvalid() != nil {
-			p.Forbidden = true
+		if f.GetForbidden() == nil && f.GetInvalid() == nil {
+			return errFilter
 		}
+		p.Forbidden = true
 	}
 	p.Opaque.Ref = ref
 	switch d := rule.GetBackends().GetKind().(type) {
