@@ -104,9 +104,12 @@ func (k *Keeper) look(ctx context.Context, epoch uint64) error {
 		bytes: k.w.told.bytes.Load(), holes: k.w.told.holes.Load(),
 	})
 	k.lost.Add(float64(lost))
-	now := &busv1.KeptHistory{Kept: lost == 0, Bytes: info.State.Bytes, Lost: k.mem.lost}
-	if lost > 0 {
-		now.Problem = fmt.Sprintf("%d messages of the log did not arrive", lost)
+	now := &busv1.KeptHistory{Kept: lost == 0 && !k.mem.stalled, Bytes: info.State.Bytes, Lost: k.mem.lost}
+	switch { // without numbers, which would make each look a new problem
+	case k.mem.stalled:
+		now.Problem = "the stream is there and takes nothing: its server may lack room, or not be connected to the log's"
+	case lost > 0:
+		now.Problem = "messages of the log did not arrive"
 	}
 	if !info.State.Since.IsZero() && info.State.Last >= info.State.First && info.State.Bytes > 0 {
 		now.SinceNs = info.State.Since.UnixNano()

@@ -12,6 +12,9 @@ const (
 	checkpointEvery = time.Hour
 	// checkpointShare of the age: a short history has some of them all the same.
 	checkpointShare = 4
+	// stalledAt is how many messages a stream may not have taken yet: between two
+	// looks there are some beacons at least.
+	stalledAt = 3
 	// checkpointSpace keeps trouble that does not end from filling the stream.
 	checkpointSpace = time.Minute
 )
@@ -38,7 +41,10 @@ type keeping struct {
 	slack int64
 	known bool
 	lost  uint64
-	why   string // a checkpoint is due
+	// stalled says that the stream took nothing since the look before, although
+	// there was something to take.
+	stalled bool
+	why     string // a checkpoint is due
 	// The last checkpoint: when, how large, and where the log was.
 	point, tried time.Time
 	size         uint64
@@ -57,6 +63,7 @@ func (k *keeping) look(l look) (lost uint64) {
 		k.why = "messages that could not be sent"
 	}
 	ahead := int64(l.sentAfter) - int64(l.last)
+	k.stalled = k.known && l.last == k.at.last && l.sentBefore >= k.at.sentAfter+stalledAt
 	if k.known {
 		if missing := int64(k.at.sentBefore) - int64(l.last) - k.slack; missing > 0 {
 			lost = uint64(missing)
@@ -76,6 +83,9 @@ func (k *keeping) look(l look) (lost uint64) {
 // space apart.
 func (k *keeping) due(cfg HistoryConfig, space time.Duration) string {
 	now := k.at.now
+	if k.stalled {
+		return "" // it would be lost as well
+	}
 	if !k.tried.IsZero() && now.Sub(k.tried) < min(space, cfg.age()/checkpointShare) {
 		return ""
 	}

@@ -42,8 +42,15 @@ func TestKeeping(t *testing.T) {
 		{"lost for long", []step{
 			{0, 7, 1, 10, 10, 10, 0, 0, 0, "a new leader"},
 			{60 * time.Second, 7, 1, 20, 20, 15, 0, 0, 0, ""},
-			{120 * time.Second, 7, 1, 30, 30, 15, 0, 0, 5, "messages that did not arrive"},
-			{180 * time.Second, 7, 1, 40, 40, 25, 0, 0, 0, ""},
+			{120 * time.Second, 7, 1, 30, 30, 15, 0, 0, 5, ""}, // a checkpoint would be lost, too
+			{180 * time.Second, 7, 1, 40, 40, 25, 0, 0, 0, "messages that did not arrive"},
+		}},
+		{"it takes nothing", []step{
+			{0, 7, 1, 10, 10, 10, 0, 0, 0, "a new leader"},
+			{60 * time.Second, 7, 1, 20, 20, 10, 0, 0, 0, ""},
+			{120 * time.Second, 7, 1, 30, 30, 10, 0, 0, 10, ""},
+			{180 * time.Second, 7, 1, 40, 40, 10, 0, 0, 0, ""},
+			{240 * time.Second, 7, 1, 50, 50, 20, 0, 0, 0, "messages that did not arrive"},
 		}},
 		{"holes, but not at once", []step{
 			{0, 7, 1, 10, 10, 10, 0, 0, 0, "a new leader"},
