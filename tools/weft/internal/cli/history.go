@@ -92,7 +92,7 @@ The bus is found as by weft status.`,
 				cfg.History.Domain = *asking.HistoryDomain
 			}
 		}
-		answer, err := askHistory(cmd.Context(), asking, cfg.History.Domain, question)
+		answer, err := askHistory(cmd.Context(), asking, cfg.History.Domain, question, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -125,8 +125,13 @@ func historyAsk(args []string, at, since, until string, now time.Time) (history.
 	return a, nil
 }
 
+// progressEvery messages a line is written: some seconds of reading through an
+// API server. It is a multiple of bus.History's own step.
+const progressEvery = 100 * 1024
+
 // askHistory connects, asks, and explains what can't be answered.
-func askHistory(ctx context.Context, asking ask.Config, domain string, a history.Ask) (history.Answer, error) {
+// What takes long is said on progress.
+func askHistory(ctx context.Context, asking ask.Config, domain string, a history.Ask, progress io.Writer) (history.Answer, error) {
 	t, err := bus.Connect(ctx, asking.Bus, "cli", prometheus.NewRegistry(), asking.Options...)
 	if err != nil {
 		return history.Answer{}, fmt.Errorf("asking the history: %w", err)
@@ -138,6 +143,12 @@ func askHistory(ctx context.Context, asking ask.Config, domain string, a history
 	h, err := bus.OpenHistory(t, domain)
 	if err != nil {
 		return history.Answer{}, err
+	}
+	h.Progress = func(messages int) {
+		if messages%progressEvery == 0 {
+			// Lost progress is no loss.
+			_, _ = fmt.Fprintf(progress, "read %d messages of the log\n", messages)
+		}
 	}
 	a.Cluster = t.Cluster()
 	story, err := h.Tell(ctx, a.Question())
