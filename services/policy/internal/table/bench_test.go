@@ -126,3 +126,15 @@ func BenchmarkJudged(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFork is how long Apply waits for a question of what would be.
+func BenchmarkFork(b *testing.B) {
+	tables := New(denying(b))
+	tables.Apply(Cut{Changes: cities(), Complete: true})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tables.Fork(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
