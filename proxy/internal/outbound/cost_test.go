@@ -12,15 +12,14 @@ import (
 
 var costRequests = flag.Int("cost", 2000, "requests of each kind whose allocations are counted")
 
-// TestAllocationsPerRequest counts what the process allocates while requests pass
-// through real proxies, with discovery, policy, routes and metrics as ever. The
-// client and the application are of this test, and allocate nothing.
-func TestAllocationsPerRequest(t *testing.T) {
-	if raced { // there they cannot be counted: have another process do it
+// TestCost is what a request and a connection may cost of memory. The race detector
+// makes pools forget, so with it another process counts.
+func TestCost(t *testing.T) {
+	if raced {
 		if testing.Short() {
 			t.Skip("it takes a compilation")
 		}
-		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run=^TestAllocationsPerRequest$", "-v", ".")
+		cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-run=^TestCost$", "-v", ".")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		if err != nil {
@@ -28,6 +27,15 @@ func TestAllocationsPerRequest(t *testing.T) {
 		}
 		return
 	}
+	t.Run("allocations", testAllocations)
+	t.Run("idle", testIdle)
+	t.Run("burst", testBurst)
+}
+
+// testAllocations counts what the process allocates while requests pass through
+// real proxies, with discovery, policy, routes and metrics as ever. The client and
+// the application are of this test, and allocate nothing.
+func testAllocations(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		app     func(net.Conn)

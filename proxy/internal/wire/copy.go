@@ -25,7 +25,7 @@ func Copy(dst, src net.Conn) error {
 	}
 	defer in.Release()
 	for {
-		if err := in.fillRecord(); err != nil {
+		if err := in.Fill(Size); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}

@@ -49,16 +49,13 @@ type levels struct {
 // ebb decides when to collect.
 type ebb struct {
 	last levels
-	held uint64 // after the last collection
+	held uint64 // after the last collection; 0 before the first, which the start is worth
 }
 
 func (e *ebb) due(now levels) bool {
 	calm := now.allocated-e.last.allocated < ebbCalm
 	e.last = now
 	e.held = min(e.held, now.held) // the runtime has given some back
-	if e.held == 0 {
-		e.held = now.held
-	}
 	return calm && now.held > e.held+ebbSlack
 }
 

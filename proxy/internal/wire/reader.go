@@ -144,6 +144,12 @@ func (r *Reader) first() error {
 		r.borrow()
 		r.buf[0] = r.one[0]
 		r.end = 1
+		if r.below != nil { // the rest of the record, without waiting for another
+			r.below.idle = true
+			n, _ := r.conn.Read(r.buf[1:]) // an error comes again
+			r.below.idle = false
+			r.end += n
+		}
 		return nil
 	}
 	return r.plain()
@@ -207,19 +213,6 @@ func (r *Reader) attempt(fd uintptr) bool {
 		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: err}
 		return true
 	}
-}
-
-// fillRecord is Fill with nothing there, for who wants as much as has come: of a
-// record the rest, too.
-func (r *Reader) fillRecord() error {
-	if err := r.first(); err != nil || r.kind != records || r.end > 1 || r.below == nil {
-		return err
-	}
-	r.below.idle = true
-	n, _ := r.conn.Read(r.buf[r.end:]) // an error comes again
-	r.below.idle = false
-	r.end += n
-	return nil
 }
 
 // Release gives the buffer back; what is in it is lost.
