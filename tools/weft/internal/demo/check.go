@@ -31,6 +31,7 @@ func Check(ctx context.Context, o Options) error {
 		{"a change goes from watcher to stream in one trace", m.checkTrace},
 		{"an AuthorizationPolicy denies the load generator", m.checkDeny},
 		{"without it the load generator is allowed again", m.checkAllow},
+		{"the history tells when that was, and by which trace", m.checkPast},
 		{"a killed destination replica costs no request", m.checkKill},
 		{"no request failed that should not have", m.checkNone},
 	} {

@@ -52,8 +52,9 @@ func hints(l layout, replica int) string {
   cp %s/books-2/pod-books-2.yaml %s   # and returns
   %s status -bus.servers nats://%s
   %s trace --from http://%s
+  %s history endpoints shop/books -bus.servers nats://%s
 `, replica, l.here(filepath.Join(l.from, "try", "deny-load.yaml")), shop, shop, shop, l.here(l.pods()), shop,
-		l.weft, l.addr(portBus), l.weft, l.addr(portPages))
+		l.weft, l.addr(portBus), l.weft, l.addr(portPages), l.weft, l.addr(portBus))
 }
 
 // here is a path as seen from the current directory, if that is shorter.
