@@ -46,3 +46,22 @@ func (m *mesh) flip(service int) bool {
 	m.ready[service] = known && !was
 	return m.ready[service]
 }
+
+// gauge is one series.
+func gauge(t *testing.T, p *proc.Process, series string) float64 {
+	t.Helper()
+	page, err := p.Get("/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(page) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}

@@ -66,7 +66,7 @@ func TestStreams(t *testing.T) {
 // until the last of its subscribers had it, in milliseconds.
 func changes(m *mesh, swarm *swarm, s *sheet, name string, subscribers int) []float64 {
 	s.t.Helper()
-	const rate, seconds = 20, 10
+	const rate, seconds = 20, 10 // below full size one second
 	tick := time.NewTicker(time.Second / rate)
 	defer tick.Stop()
 	type event struct {
@@ -75,7 +75,7 @@ func changes(m *mesh, swarm *swarm, s *sheet, name string, subscribers int) []fl
 	}
 	var events []event
 	sent := swarm.msgs.Load()
-	for n := range min(rate*seconds, m.size.Services()/2) {
+	for n := range min(scaledAtLeast(rate*seconds, rate), m.size.Services()/2) {
 		<-tick.C
 		service := n * 2 // its neighbours are asked for on the same connections
 		g := &swarm.groups[service]
