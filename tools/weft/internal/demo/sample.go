@@ -71,14 +71,19 @@ func (s *sample) transport(labels map[string]string, n float64) {
 	}
 }
 
-// each calls f for the inbound series of a family.
+// proxyAdminPort is where the proxy itself answers probes and scrapes, ours among
+// them: without TLS, and no traffic of the workload.
+const proxyAdminPort = "4191"
+
+// each calls f for the inbound series of a family, those of the admin port left
+// out.
 func each(family *dto.MetricFamily, f func(labels map[string]string, m *dto.Metric)) {
 	for _, m := range family.GetMetric() {
 		labels := map[string]string{}
 		for _, l := range m.GetLabel() {
 			labels[l.GetName()] = l.GetValue()
 		}
-		if labels["direction"] == "inbound" {
+		if labels["direction"] == "inbound" && labels["target_port"] != proxyAdminPort {
 			f(labels, m)
 		}
 	}
