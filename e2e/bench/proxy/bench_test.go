@@ -30,7 +30,7 @@ var budgetOf = [2]float64{1, 1}
 // subject is a proxy that is measured, or why it is not.
 type subject struct {
 	name, missing string
-	hops          [2]hop // one and two
+	hops          [3]hop // one, two, and two for gRPC
 }
 
 // hop is where a request enters, where it wants to go, and the processes that carry it.
@@ -39,16 +39,54 @@ type hop struct {
 	pids         []int
 }
 
-// row is a kind of traffic.
-type row struct{ hops, conns int }
+// row is a kind of traffic. With streams it is gRPC, so many calls at once on each
+// connection.
+type row struct{ hops, conns, streams int }
 
-var rows = []row{{1, 16}, {1, 128}, {2, 16}, {2, 128}}
+var rows = []row{{1, 16, 0}, {1, 128, 0}, {2, 16, 0}, {2, 128, 0}, {2, 8, 16}}
+
+// wants are the budgets and stretches of each row: how much processor time
+// weft-proxy may take, relative to a peer in the same run.
+var wants = map[row][]want{
+	{1, 128, 0}: {{"nginx", 1, 0.85}},
+	{2, 128, 0}: {{"haproxy", 0.95, 0.75}, {reference, 0.2, 0}},
+	{2, 16, 0}:  {{"haproxy", 1.1, 0.9}},
+	{2, 8, 16}:  {{"haproxy", 0.9, 0.66}, {reference, 0.13, 0}},
+}
+
+type want struct {
+	peer            string
+	budget, stretch float64
+}
+
+// verdict is what became of a want.
+type verdict struct {
+	Row     string  `json:"row"`
+	Peer    string  `json:"peer"`
+	Ratio   float64 `json:"ratio"`
+	Budget  float64 `json:"budget"`
+	Stretch float64 `json:"stretch,omitempty"`
+	Kept    bool    `json:"kept"`
+}
+
+var verdicts []verdict
 
 func (r row) String() string {
+	if r.streams > 0 {
+		return fmt.Sprintf("two hops, mTLS, gRPC, %d streams", r.conns*r.streams)
+	}
 	if r.hops == 1 {
 		return fmt.Sprintf("one hop, HTTP/1.1, %d connections", r.conns)
 	}
 	return fmt.Sprintf("two hops, mTLS, HTTP/1.1, %d connections", r.conns)
+}
+
+// entry is which of a subject's ways in it takes.
+func (r row) entry() int {
+	if r.streams > 0 {
+		return 2
+	}
+	return r.hops - 1
 }
 
 // result is one line of the table. Each value is the median of the rounds, but
@@ -80,7 +118,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	printTable()
 	if *out != "" {
-		body, err := json.MarshalIndent(results, "", "  ")
+		body, err := json.MarshalIndent(map[string]any{"results": results, "verdicts": verdicts}, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*out, append(body, '\n'), 0o600)
 		}
@@ -114,13 +152,14 @@ func TestProxies(t *testing.T) {
 		for _, r := range rows {
 			for i, s := range subjects {
 				if s.missing == "" {
-					table[r][i].turn(t, r, s.hops[r.hops-1])
+					table[r][i].turn(t, r, s.hops[r.entry()])
 				}
 			}
 		}
 	}
 	for _, r := range rows {
 		conclude(table[r])
+		judge(r, table[r])
 		results = append(results, table[r]...)
 		if mine := table[r][0]; *budgets && mine.ToReference > budgetOf[r.hops-1] {
 			t.Errorf("%s: %.3g times the processor time of %s, want %.3g at most", r, mine.ToReference, reference, budgetOf[r.hops-1])
@@ -131,10 +170,10 @@ func TestProxies(t *testing.T) {
 // turn measures one proxy for one round.
 func (r *result) turn(t *testing.T, kind row, to hop) {
 	t.Helper()
-	all := dialAll(t, kind.conns, to)
+	all := dialAll(t, kind, to)
 	defer hangUp(all)
 	before := cpu(t, to.pids)
-	requests, took := closedLoop(t, all, *round)
+	requests, took := closedLoop(t, all, kind.streams, *round)
 	used := cpu(t, to.pids) - before
 	r.RSS = max(r.RSS, resident(t, to.pids))
 	r.cpus = append(r.cpus, used.Seconds()*1e6/float64(requests))
@@ -165,6 +204,20 @@ func conclude(proxies []*result) {
 	}
 }
 
+// judge compares with what is wanted.
+func judge(r row, proxies []*result) {
+	cost := map[string]float64{}
+	for _, p := range proxies {
+		cost[p.Proxy] = p.CPU
+	}
+	for _, w := range wants[r] {
+		if cost[w.peer] > 0 && cost[ours] > 0 {
+			ratio := cost[ours] / cost[w.peer]
+			verdicts = append(verdicts, verdict{r.String(), w.peer, ratio, w.budget, w.stretch, ratio <= w.budget})
+		}
+	}
+}
+
 func quantile[T float64 | time.Duration](of []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[int(q*float64(len(sorted)-1))]
@@ -184,6 +237,16 @@ func printTable() {
 			continue
 		}
 		fmt.Printf("  %-44s %8.1f %8.0f %8.0f %8.0f %7.1f %10.2f %12.2f\n", r.Proxy, r.CPU, r.Throughput, r.P50, r.P99, r.RSS, r.ToBest, r.ToReference)
+	}
+	if len(verdicts) > 0 {
+		fmt.Printf("\n%-46s %10s %8s %8s %8s\n", "processor time of weft-proxy relative to", "", "measured", "budget", "stretch")
+	}
+	for _, v := range verdicts {
+		word := "over"
+		if v.Kept {
+			word = "kept"
+		}
+		fmt.Printf("  %-44s %10s %8.2f %8.2f %8.2f  %s\n", v.Row, v.Peer, v.Ratio, v.Budget, v.Stretch, word)
 	}
 	if len(results) > 0 {
 		fmt.Printf("\n%d rounds of %s, latency at %d/s, proxies on processor %d, load and application on %d, GOMAXPROCS=1\n%s\n",

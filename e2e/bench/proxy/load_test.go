@@ -17,14 +17,40 @@ type client struct {
 	conn    net.Conn
 	reader  *bufio.Reader
 	request []byte
+	grpc    *grpcConn // instead of all that
 }
 
-// dialAll opens n connections and sends two requests on each, so that
+// hangUp closes the connection.
+func (c *client) hangUp() {
+	if c.grpc != nil {
+		_ = c.grpc.conn.Close()
+		return
+	}
+	_ = c.conn.Close()
+}
+
+func (c *client) deadline(at time.Time) {
+	if c.grpc != nil {
+		_ = c.grpc.conn.SetDeadline(at)
+		return
+	}
+	_ = c.conn.SetDeadline(at)
+}
+
+// dialAll opens connections and sends two requests on each, so that
 // handshakes, discovery and the pools of the proxies are not measured.
-func dialAll(t *testing.T, n int, to hop) []*client {
+func dialAll(t *testing.T, r row, to hop) []*client {
 	t.Helper()
-	all := make([]*client, n)
+	all := make([]*client, r.conns)
 	for i := range all {
+		if r.streams > 0 {
+			c, err := dialGRPC(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i] = &client{grpc: c}
+			continue
+		}
 		c, err := dial(to)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +81,7 @@ func dial(to hop) (*client, error) {
 
 func hangUp(all []*client) {
 	for _, c := range all {
-		_ = c.conn.Close()
+		c.hangUp()
 	}
 }
 
@@ -81,6 +107,9 @@ func together(t *testing.T, all []*client, part func(int, *client) error) {
 
 // do sends one request and reads its answer.
 func (c *client) do() error {
+	if c.grpc != nil {
+		return c.grpc.do()
+	}
 	if _, err := c.conn.Write(c.request); err != nil {
 		return fmt.Errorf("sending a request: %w", err)
 	}
@@ -116,12 +145,17 @@ func (c *client) do() error {
 
 // closedLoop sends on every connection as soon as the last answer is there, and
 // returns how many were answered in which time.
-func closedLoop(t *testing.T, all []*client, d time.Duration) (requests int, took time.Duration) {
+func closedLoop(t *testing.T, all []*client, streams int, d time.Duration) (requests int, took time.Duration) {
 	t.Helper()
 	counts := make([]int, len(all))
 	began := time.Now()
 	together(t, all, func(i int, c *client) error {
-		_ = c.conn.SetDeadline(began.Add(d + patience))
+		c.deadline(began.Add(d + patience))
+		if c.grpc != nil {
+			n, err := c.grpc.many(streams, began.Add(d))
+			counts[i] = n
+			return err
+		}
 		for time.Since(began) < d {
 			if err := c.do(); err != nil {
 				return err
@@ -144,7 +178,7 @@ func openLoop(t *testing.T, all []*client, rate int, d time.Duration) []time.Dur
 	late := make([]time.Duration, total)
 	began := time.Now()
 	together(t, all, func(i int, c *client) error {
-		_ = c.conn.SetDeadline(began.Add(d + patience))
+		c.deadline(began.Add(d + patience))
 		for ; i < total; i += len(all) {
 			at := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
 			<-time.After(time.Until(at))

@@ -52,8 +52,9 @@ func newMesh(t *testing.T) subject {
 		})
 	}
 	out, in := sidecar("client", clientIP), sidecar("books", booksIP)
-	mesh := subject{name: ours, hops: [2]hop{
+	mesh := subject{name: ours, hops: [3]hop{
 		{addr: clientIP + ":4140", target: "plain.shop.svc.cluster.local:8080", pids: []int{out}},
+		{addr: clientIP + ":4140", target: "books.shop.svc.cluster.local:8080", pids: []int{out, in}},
 		{addr: clientIP + ":4140", target: "books.shop.svc.cluster.local:8080", pids: []int{out, in}},
 	}}
 	for _, to := range mesh.hops {

@@ -37,15 +37,16 @@ func newPeers(t *testing.T) []subject {
 // newPeer starts both sides of a peer and waits until they listen.
 func newPeer(t *testing.T, name string, start func(side string, at layout) int) subject {
 	t.Helper()
-	at := layout{Dir: t.TempDir(), One: proc.FreePort(t), Out: proc.FreePort(t), In: proc.FreePort(t)}
+	at := layout{Dir: t.TempDir(), One: proc.FreePort(t), Out: proc.FreePort(t), In: proc.FreePort(t), GOut: proc.FreePort(t), GIn: proc.FreePort(t)}
 	writeCertificates(t, at.Dir)
 	in, out := start("inbound", at), start("outbound", at)
-	for _, addr := range []string{at.In, at.One, at.Out} {
+	for _, addr := range []string{at.In, at.One, at.Out, at.GIn, at.GOut} {
 		listens(t, addr)
 	}
-	return subject{name: name, hops: [2]hop{
+	return subject{name: name, hops: [3]hop{
 		{addr: at.One, target: application, pids: []int{out}},
 		{addr: at.Out, target: application, pids: []int{out, in}},
+		{addr: at.GOut, target: application, pids: []int{out, in}},
 	}}
 }
 
@@ -62,7 +63,7 @@ func installed(t *testing.T, name string, conf map[string]string, args ...string
 	return newPeer(t, name, func(side string, at layout) int {
 		file := filepath.Join(at.Dir, side+".conf")
 		text := strings.NewReplacer("DIR", at.Dir, "SIDE", side, "APPLICATION", application, "PEER", peerName,
-			"ONE", at.One, "OUT", at.Out, "IN", at.In).Replace(conf[side])
+			"ONE", at.One, "GOUT", at.GOut, "GIN", at.GIn, "OUT", at.Out, "IN", at.In).Replace(conf[side])
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -97,13 +98,19 @@ backend application
 
 var nginxConf = map[string]string{
 	"outbound": nginxHead + `  upstream peer { server IN; keepalive 1024; keepalive_requests 1000000000; }
+  upstream gpeer { server GIN; keepalive 1024; keepalive_requests 1000000000; }
+  server { listen GOUT http2; location / {
+    grpc_pass grpcs://gpeer; grpc_ssl_name PEER; grpc_ssl_server_name on; grpc_ssl_protocols TLSv1.3; grpc_ssl_verify on;
+    grpc_ssl_trusted_certificate DIR/anchor.pem; grpc_ssl_certificate DIR/cert.pem; grpc_ssl_certificate_key DIR/key.pem; } }
   server { listen ONE; location / { proxy_pass http://application; } }
   server { listen OUT; location / {
     proxy_pass https://peer; proxy_ssl_name PEER; proxy_ssl_server_name on; proxy_ssl_protocols TLSv1.3; proxy_ssl_verify on;
     proxy_ssl_trusted_certificate DIR/anchor.pem; proxy_ssl_certificate DIR/cert.pem; proxy_ssl_certificate_key DIR/key.pem; } }
 }
 `,
-	"inbound": nginxHead + `  server { listen IN ssl; ssl_verify_client on; location / { proxy_pass http://application; } }
+	"inbound": nginxHead + `  upstream gapplication { server APPLICATION; keepalive 1024; keepalive_requests 1000000000; }
+  server { listen GIN ssl http2; ssl_verify_client on; location / { grpc_pass grpc://gapplication; } }
+  server { listen IN ssl; ssl_verify_client on; location / { proxy_pass http://application; } }
 }
 `,
 }
@@ -112,13 +119,23 @@ var haproxyConf = map[string]string{
 	"outbound": haproxyHead + `frontend one
   bind ONE
   default_backend application
+frontend gout
+  bind GOUT proto h2
+  default_backend gpeer
+backend gpeer
+  server b GIN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required verifyhost PEER sni str(PEER) alpn h2 ssl-min-ver TLSv1.3
 frontend out
   bind OUT
   default_backend peer
 backend peer
   server b IN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required verifyhost PEER sni str(PEER) alpn h2 ssl-min-ver TLSv1.3
 `,
-	"inbound": haproxyHead + `frontend in
+	"inbound": haproxyHead + `frontend gin
+  bind GIN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required alpn h2 ssl-min-ver TLSv1.3
+  default_backend gapplication
+backend gapplication
+  server a APPLICATION proto h2
+frontend in
   bind IN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required alpn h2,http/1.1 ssl-min-ver TLSv1.3
   default_backend application
 `,

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -33,6 +34,8 @@ type layout struct {
 	Dir      string // certificates
 	One, Out string // the client's side: plain to the application, TLS to In
 	In       string // the application's side
+	GOut     string // of gRPC: the client's side, HTTP/2 in the clear
+	GIn      string // and the application's
 }
 
 // application is who answers in the end, to peers and to weft-proxy alike.
@@ -62,9 +65,17 @@ func play(role string) error {
 	switch role {
 	case "application":
 		body := bytes.Repeat([]byte("weft"), answerSize/4)
-		answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/plain")
+		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Content-Type") != "application/grpc" {
+				w.Header().Set("Content-Type", "text/plain")
+				_, _ = w.Write(body)
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Trailer", "Grpc-Status")
 			_, _ = w.Write(body)
+			w.Header().Set("Grpc-Status", "0")
 		})
 		for _, addr := range []string{application, booksIP + ":8080"} {
 			srv := server(addr, answer)
@@ -79,6 +90,8 @@ func play(role string) error {
 		two := server(at.Out, reverse("https://"+at.In, config))
 		go func() { failed <- one.ListenAndServe() }()
 		go func() { failed <- two.ListenAndServe() }()
+		grpc := server(at.GOut, reverse("https://"+at.GIn, config))
+		go func() { failed <- grpc.ListenAndServe() }()
 	case "inbound":
 		config, err := at.tls()
 		if err != nil {
@@ -87,6 +100,12 @@ func play(role string) error {
 		srv := server(at.In, reverse("http://"+application, nil))
 		srv.TLSConfig = config
 		go func() { failed <- srv.ListenAndServeTLS("", "") }()
+		to := reverse("http://"+application, nil)
+		to.Transport.(*http.Transport).Protocols = new(http.Protocols)
+		to.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
+		grpc := server(at.GIn, to)
+		grpc.TLSConfig = config.Clone()
+		go func() { failed <- grpc.ListenAndServeTLS("", "") }()
 	default:
 		return errors.New("no role is called " + role)
 	}
@@ -104,7 +123,7 @@ func server(addr string, h http.Handler) *http.Server {
 
 // reverse is net/http's proxy to one address; with TLS it speaks HTTP/2 there, as
 // weft-proxies do among themselves.
-func reverse(to string, config *tls.Config) http.Handler {
+func reverse(to string, config *tls.Config) *httputil.ReverseProxy {
 	target, err := url.Parse(to)
 	if err != nil {
 		panic(err) // the addresses are ours
