@@ -87,8 +87,8 @@ func (o *Outbound) open(b resolve.Backend, a resolve.Accrual, q config.Queue) *p
 // feed keeps the pool's endpoints as discovery says they are.
 func (o *Outbound) feed(ctx context.Context, b resolve.Backend, p *pool) {
 	err := o.resolver.Endpoints(ctx, b.Path, func(op resolve.Op, endpoints []resolve.Endpoint) {
+		p.tell.updated(op) // before a request can go there
 		p.Set(endpoints)
-		p.tell.updated(op)
 	})
 	if ctx.Err() == nil {
 		o.log.Warn("endpoints refused for good", "backend", b.Path, "error", err)
