@@ -37,7 +37,7 @@ func (b *natsBus) askMany(ctx context.Context, subject string, data []byte, each
 func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageWait)
 	defer cancel()
-	return sub.NextMsgWithContext(ctx) //nolint:wrapcheck // wrapped by the caller
+	return sub.NextMsgWithContext(ctx)
 }
 
 // The headers that JetStream adds to a message that was asked for.

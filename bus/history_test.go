@@ -151,6 +151,7 @@ func (e *era) tell(q bus.Question) bus.Story {
 // names are rows as text: name=zone, or -name for one that is gone.
 func names(t *testing.T, changes []bus.Change) []string {
 	t.Helper()
+	t.Helper()
 	out := []string{}
 	for _, c := range changes {
 		if c.Value == nil {

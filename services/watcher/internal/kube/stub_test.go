@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -42,6 +43,7 @@ type fields = map[string]any
 var core = []string{"endpointslices", "jobs", "namespaces", "nodes", "pods", "replicasets", "services"}
 
 func newStub(t *testing.T) *stub {
+	t.Helper()
 	return &stub{t: t, objects: map[string][]any{}, lists: map[string]int{}, watches: map[string]int{}, refused: map[string]int{}}
 }
 
@@ -49,9 +51,7 @@ func thing(name string, more fields) fields {
 	o := fields{"metadata": fields{"name": name, "namespace": "grove", "uid": name, "resourceVersion": "7"}}
 	for k, v := range more {
 		if k == "metadata" {
-			for k, v := range v.(fields) {
-				o["metadata"].(fields)[k] = v
-			}
+			maps.Copy(o["metadata"].(fields), v.(fields))
 			continue
 		}
 		o[k] = v
@@ -66,9 +66,7 @@ var stubKinds = map[string][2]string{
 
 func kinded(resource string, o any) any {
 	out := fields{"kind": stubKinds[resource][0], "apiVersion": stubKinds[resource][1]}
-	for k, v := range o.(fields) {
-		out[k] = v
-	}
+	maps.Copy(out, o.(fields))
 	return out
 }
 
@@ -140,11 +138,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *stub) counts(of map[string]int) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[string]int{}
-	for k, v := range of {
-		out[k] = v
-	}
-	return out
+	return maps.Clone(of)
 }
 
 // source reads the stub.

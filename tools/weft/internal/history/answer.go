@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -213,12 +214,7 @@ func compare(was, is view) []RowChange {
 }
 
 func ordered(v view) []id {
-	all := make([]id, 0, len(v))
-	for row := range v {
-		all = append(all, row)
-	}
-	slices.SortFunc(all, func(a, b id) int { return cmp.Or(cmp.Compare(a.table, b.table), strings.Compare(a.key, b.key)) })
-	return all
+	return slices.SortedFunc(maps.Keys(v), func(a, b id) int { return cmp.Or(cmp.Compare(a.table, b.table), strings.Compare(a.key, b.key)) })
 }
 
 func tableName(row id) string {

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,12 +72,7 @@ func state(b *strings.Builder, a Answer) {
 			fmt.Fprintf(b, "%s %s\n", r.Table, show.Clean(r.Key))
 		}
 		leaves := flat(r.Fields)
-		paths := make([]string, 0, len(leaves))
-		for path := range leaves {
-			paths = append(paths, path)
-		}
-		slices.SortFunc(paths, natural)
-		for _, path := range paths {
+		for _, path := range slices.SortedFunc(maps.Keys(leaves), natural) {
 			fmt.Fprintf(b, "  %s: %s\n", show.Clean(path), show.Clean(leaves[path]))
 		}
 	}
