@@ -95,7 +95,7 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	answers := admin.Config{Ready: ready(local), Metrics: detail, Detail: detail, Level: out.level, Logs: out.logs, Environ: cfg.Environ}
+	answers := admin.Config{Ready: in.Ready, Metrics: detail, Detail: detail, Level: out.level, Logs: out.logs, Environ: cfg.Environ}
 	if strings.EqualFold(strings.TrimSpace(cfg.Log), "off") { // then there is nothing to change
 		answers.Level, answers.Logs = nil, nil
 	}
@@ -172,17 +172,6 @@ func named(cfg config.Config, destination *grpc.ClientConn, log *slog.Logger) *r
 		r.DestinationLimits = cfg.Streams
 	}
 	return r
-}
-
-func ready(l *identity.Local) func() bool {
-	return func() bool {
-		select {
-		case <-l.Ready():
-			return true
-		default:
-			return false
-		}
-	}
 }
 
 func waiting(ctx context.Context, l *identity.Local, log *slog.Logger) {

@@ -94,6 +94,10 @@ func New(deps Deps) (*Inbound, error) {
 // Addr is the address the listener is bound to.
 func (in *Inbound) Addr() netip.AddrPort { return in.listener.Addr().(*net.TCPAddr).AddrPort() }
 
+// Ready reports whether connections are accepted and the policies of the known
+// ports have arrived, or have been waited for long enough. It never goes back.
+func (in *Inbound) Ready() bool { return in.policies.settled() }
+
 // Run accepts and serves once there is a certificate, until the drain begins or
 // ctx ends. Policies of known ports are watched from the start. Run returns when
 // accepting has stopped and HTTP servers are shut down; ctx ends what is left.

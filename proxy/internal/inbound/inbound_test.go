@@ -194,6 +194,36 @@ func TestFirstConnectionWaitsForThePolicy(t *testing.T) {
 	}
 }
 
+// TestReadyAfterThePolicies: a pod whose policy replica lags behind is no
+// endpoint before the replica has said what may come in; nor does it wait for
+// ever when none says it.
+func TestReadyAfterThePolicies(t *testing.T) {
+	at := app(t, hello)
+	known := func(c *config.Config) {
+		c.Policy.Default, c.Policy.Ports = "all-unauthenticated", config.Ports{{Low: at.Port(), High: at.Port()}}
+	}
+	w := newWorld(t, known).redirectTo(at)
+	w.in.policies.settle = time.Hour
+	w.run()
+	friend := w.ca.Local(t, alice)
+	c := client(t, false, func() (net.Conn, error) { return w.tls(friend) })
+	get(t, c, "http://web/") // so it accepts
+	w.policy.set(w.in.cfg.AdminListen.Port(), detectServer(onlyIdentity(alice)))
+	if w.in.Ready() {
+		t.Error("ready without the policy of a known port")
+	}
+	w.policy.set(at.Port(), detectServer(onlyIdentity(alice)))
+	eventually(t, "readiness", w.in.Ready)
+
+	w = newWorld(t, known).redirectTo(at)
+	w.in.policies.settle = time.Millisecond
+	if w.in.Ready() {
+		t.Error("ready before anything is accepted")
+	}
+	w.run()
+	eventually(t, "readiness without a policy", w.in.Ready)
+}
+
 func TestDirect(t *testing.T) {
 	at := app(t, hello)
 	w := newWorld(t).run()

@@ -25,6 +25,12 @@ const (
 	// control plane, counted from the start of the port's watch: the default may
 	// be more open, or more closed, than the policy that is about to arrive.
 	firstAnswer = 500 * time.Millisecond
+	// settleBy is how long readiness may wait for the known ports' policies, from
+	// the certificate on. An unready pod is no endpoint yet: so a policy replica
+	// that lags behind the destination's makes nobody's request meet the default.
+	// It is short, for a control plane that is away must not keep pods from
+	// starting.
+	settleBy = 3 * time.Second
 	// refusedAgain is the pause after the policy service has called a request
 	// invalid, which asking at once cannot change.
 	refusedAgain = time.Minute
@@ -45,10 +51,12 @@ type policies struct {
 	client pb.InboundServerPoliciesClient
 	log    *slog.Logger
 	first  time.Duration // firstAnswer, outside tests
+	settle time.Duration // settleBy, outside tests
 
 	mu    sync.Mutex
 	spawn func(func(context.Context)) context.CancelFunc // starts a watch; set by start
 	ports map[uint16]*port
+	begun time.Time // when accepting began; zero before
 }
 
 // A port's policy can change at any time; current gives it together with a
@@ -81,10 +89,8 @@ func (p *port) current() (*allow.Policy, <-chan struct{}) {
 
 // await blocks until the port's policy is known or firstAnswer is over.
 func (p *port) await(ctx context.Context) {
-	select {
-	case <-p.heard:
+	if p.hasAnswer() {
 		return
-	default:
 	}
 	left := time.Until(p.by)
 	if left <= 0 {
@@ -96,6 +102,15 @@ func (p *port) await(ctx context.Context) {
 	case <-p.heard:
 	case <-t.C:
 	case <-ctx.Done():
+	}
+}
+
+func (p *port) hasAnswer() bool {
+	select {
+	case <-p.heard:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -116,7 +131,7 @@ func (p *port) set(policy *allow.Policy) {
 }
 
 func newPolicies(cfg config.Config, conn *grpc.ClientConn, log *slog.Logger) *policies {
-	s := &policies{cfg: cfg, log: log, first: firstAnswer, ports: make(map[uint16]*port)}
+	s := &policies{cfg: cfg, log: log, first: firstAnswer, settle: settleBy, ports: make(map[uint16]*port)}
 	if conn != nil {
 		s.client = pb.NewInboundServerPoliciesClient(conn)
 	}
@@ -162,9 +177,29 @@ func (s *policies) start(ctx context.Context) {
 func (s *policies) accepting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.begun = time.Now()
 	for _, p := range s.ports {
-		p.by = time.Now().Add(s.first)
+		p.by = s.begun.Add(s.first)
 	}
+}
+
+// settled reports whether the ports that are watched for ever have their first
+// answer, or have waited for it long enough.
+func (s *policies) settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begun.IsZero() {
+		return false
+	}
+	if s.client == nil || time.Since(s.begun) >= s.settle {
+		return true
+	}
+	for _, p := range s.ports {
+		if p.forever && !p.hasAnswer() {
+			return false
+		}
+	}
+	return true
 }
 
 // get returns the port's policy, to be released after use.
