@@ -34,11 +34,12 @@ var faultKinds = []struct {
 	{"kill the leader", "watchers", 1, 500 * time.Millisecond, 4 * time.Second},
 	{"kill the standby", "watchers", 1, 500 * time.Millisecond, 4 * time.Second},
 	{"end the leader", "watchers", 1, 500 * time.Millisecond, 2 * time.Second},
-	{"pause the leader", "watchers", 1, 2 * time.Second, 5 * time.Second},
+	{"pause the leader", "watchers", 1, 500 * time.Millisecond, 3500 * time.Millisecond},
 	{"kill both watchers", "watchers", 1, time.Second, 6 * time.Second},
 	{"API server is down", "api", 1, time.Second, 6 * time.Second},
 	{"API server forgets the past", "api", 1, 0, 0},
 	{"kill front-end", "front", 2 * fronts, 0, 3 * time.Second},
+	{"start front-end alone", "front", 2 * fronts, time.Second, 5 * time.Second},
 	{"pause front-end", "front", 2 * fronts, time.Second, 8 * time.Second},
 	{"starve front-end", "front", 2 * fronts, 2 * time.Second, 6 * time.Second},
 	{"storm of restarts of front-end", "front", 2 * fronts, time.Second, 3 * time.Second},
@@ -139,6 +140,11 @@ func (h *house) begin(f fault) (undo func()) {
 	case "kill front-end":
 		h.fronts[f.n].kill()
 		return h.fronts[f.n].start
+	case "start front-end alone": // it knows nothing, and may not say that there is nothing
+		h.fronts[f.n].kill()
+		h.fronts[f.n].wire(cut)
+		h.fronts[f.n].start()
+		return func() { h.fronts[f.n].wire(passes) }
 	case "pause front-end":
 		h.fronts[f.n].pause()
 		return h.fronts[f.n].resume

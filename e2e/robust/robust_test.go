@@ -16,7 +16,7 @@ import (
 var (
 	lasts = flag.Duration("for", 5*time.Second, "how long faults go on")
 	seed  = flag.Uint64("seed", 0, "of the faults and of the source; 0 takes a new one and prints it")
-	lease = flag.Duration("lease", 5*time.Second, "how long a lease lasts; watchers ask for 15 s")
+	lease = flag.Duration("lease", 4*time.Second, "how long a lease lasts; watchers ask for 15 s")
 	nodes = flag.String("nats", "process", "where NATS servers run: process, or docker")
 )
 
@@ -159,6 +159,9 @@ func (h *house) report(faults []fault, events []chronicle.Event, agreed time.Dur
 	count := map[chronicle.What]int{}
 	for _, e := range events {
 		count[e.What]++
+	}
+	for _, f := range faults {
+		h.t.Logf("%7.3f %v", f.at.Seconds(), f)
 	}
 	h.t.Logf("repairs of the last lives, by kind:%s", h.repairs())
 	h.t.Logf("%d faults, %d changes, %d streams, %d messages; all agreed %v after the last fault",

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -155,15 +157,39 @@ func FreePort(t testing.TB) string {
 	return FreePortOn(t, "127.0.0.1")
 }
 
+// Ports are given from below those that the kernel gives to outgoing
+// connections, of which a busy test has thousands: one of them would take the
+// port before the process that it is for.
+const (
+	firstPort = 20_000
+	morePorts = 12_000
+)
+
+var (
+	given   = map[string]bool{}
+	givenMu sync.Mutex
+)
+
 // FreePortOn is FreePort on another loopback address.
 func FreePortOn(t testing.TB, host string) string {
 	t.Helper()
-	lis, err := net.Listen("tcp", net.JoinHostPort(host, "0")) //nolint:noctx // closed at once
-	if err != nil {
-		t.Fatalf("finding a free port: %v", err)
+	givenMu.Lock()
+	defer givenMu.Unlock()
+	var err error
+	for range 100 {
+		addr := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(morePorts))) //nolint:gosec // any will do
+		if given[addr] {
+			continue
+		}
+		var lis net.Listener
+		if lis, err = net.Listen("tcp", addr); err == nil { //nolint:noctx // closed at once
+			_ = lis.Close()
+			given[addr] = true
+			return addr
+		}
 	}
-	defer func() { _ = lis.Close() }()
-	return lis.Addr().String()
+	t.Fatalf("finding a free port: %v", err)
+	return ""
 }
 
 // Eventually polls until check returns nil, or fails the test with its last error.
