@@ -62,7 +62,9 @@ func TestClient(t *testing.T) {
 		t.Skip("TestInterop starts it")
 	}
 	conn, err := grpc.NewClient("passthrough:///"+*target, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", *via) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", *via)
+		}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,10 +109,11 @@ func TestInterop(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{clear, meshed} {
-		t.Run(strings.SplitN(name, ".", 2)[0], func(t *testing.T) {
+		kind, _, _ := strings.Cut(name, ".")
+		t.Run(kind, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*proc.Patience)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, self, "-test.run", "^TestClient$", "-test.v", "-target", name, "-via", clientIP+":4140").CombinedOutput() //nolint:gosec // ourselves
+			out, err := exec.CommandContext(ctx, self, "-test.run", "^TestClient$", "-test.v", "-target", name, "-via", clientIP+":4140").CombinedOutput()
 			passed := strings.Count(string(out), "\ndone ")
 			if err != nil || passed != len(cases) || len(cases) != 14 {
 				t.Errorf("%d of %d cases passed: %v\n%s", passed, len(cases), err, out)

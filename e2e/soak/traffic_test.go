@@ -5,8 +5,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	testpb "google.golang.org/grpc/interop/grpc_testing"
@@ -93,7 +92,9 @@ func closing(proxy string) (func(context.Context, *rand.Rand) error, func()) {
 }
 
 func h2(proxy string) (func(context.Context, *rand.Rand) error, func()) {
-	tr := &http2.Transport{AllowHTTP: true, DisableCompression: true, DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: p, DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", proxy)
 	}}
 	c := &http.Client{Transport: tr}
@@ -129,7 +130,7 @@ func grpcStreams(proxy string) (func(context.Context, *rand.Rand) error, func())
 			}
 		}
 		_ = s.CloseSend()
-		if _, err := s.Recv(); err != io.EOF { //nolint:errorlint // gRPC returns it as it is
+		if _, err := s.Recv(); !errors.Is(err, io.EOF) {
 			return fmt.Errorf("the stream's end: %w", err)
 		}
 		return nil

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,9 +33,7 @@ func (p *Plane) Proxy(t testing.TB, name, ip string, env map[string]string) *pro
 		// A busy machine is no reason for a request to fail.
 		"INBOUND_CONNECT_TIMEOUT": "30s", "OUTBOUND_CONNECT_TIMEOUT": "30s", "SHUTDOWN_GRACE_PERIOD": "2s",
 	}
-	for key, value := range env {
-		all[key] = value
-	}
+	maps.Copy(all, env)
 	var environ []string
 	for key, value := range all {
 		environ = append(environ, "LINKERD2_PROXY_"+key+"="+value)

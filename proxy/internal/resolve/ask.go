@@ -37,7 +37,7 @@ func (r *Resolver) openPolicy(ctx context.Context, t Target) (control.Stream[*Po
 type policyStream struct {
 	r       *Resolver
 	t       Target
-	ctx     context.Context //nolint:containedctx // of the stream, which may have to be opened anew
+	ctx     context.Context // of the stream, which may have to be opened anew
 	weft    grpc.ClientStream
 	linkerd grpc.ServerStreamingClient[outpb.OutboundPolicy]
 	looked  bool
@@ -47,7 +47,7 @@ func (a *policyStream) wefts() error {
 	desc := &grpc.StreamDesc{StreamName: "Watch", ServerStreams: true}
 	s, err := a.r.Routes.NewStream(a.ctx, desc, routesWatch)
 	if err != nil {
-		return err //nolint:wrapcheck // it is a status
+		return err
 	}
 	q := &routesv1.WatchRequest{SourceWorkload: a.r.Workload}
 	if a.t.Addr.IsValid() {
@@ -57,7 +57,7 @@ func (a *policyStream) wefts() error {
 	}
 	a.weft = s
 	if err := s.SendMsg(q); err != nil {
-		return nil //nolint:nilerr // the status comes with the first message
+		return nil // the status comes with the first message
 	}
 	_ = s.CloseSend()
 	return nil
@@ -72,7 +72,7 @@ func (a *policyStream) linkerds() error {
 	}
 	var err error
 	a.linkerd, err = a.r.Policy.Watch(a.ctx, spec)
-	return err //nolint:wrapcheck // it is a status
+	return err
 }
 
 // Recv is the next policy.
@@ -84,7 +84,7 @@ func (a *policyStream) Recv() (*Policy, error) {
 			return extended(m), nil
 		}
 		if status.Code(err) != codes.Unimplemented {
-			return nil, err //nolint:wrapcheck // it is a status
+			return nil, err
 		}
 		where := connOf(a.weft)
 		a.r.lacking.conn.Store(&where)
@@ -95,7 +95,7 @@ func (a *policyStream) Recv() (*Policy, error) {
 	}
 	p, err := a.linkerd.Recv()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it is a status
+		return nil, err
 	}
 	if last := a.r.lacking.conn.Load(); !a.looked && last != nil && connOf(a.linkerd) != *last {
 		a.r.lacking.conn.CompareAndSwap(last, nil) // who answers now may know more: the next stream asks
