@@ -27,7 +27,6 @@ type authority struct {
 	anchors string
 
 	mu     sync.Mutex
-	life   time.Duration
 	signed int
 }
 
@@ -49,14 +48,7 @@ func newAuthority(t testing.TB) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &authority{cert: cert, key: key, anchors: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), life: time.Hour}
-}
-
-// Life sets how long certificates hold from now on.
-func (a *authority) Life(d time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.life = d
+	return &authority{cert: cert, key: key, anchors: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 }
 
 // Signed is how many certificates there have been.
@@ -74,7 +66,7 @@ func (a *authority) Certify(_ context.Context, r *identitypb.CertifyRequest) (*i
 	}
 	a.mu.Lock()
 	a.signed++
-	serial, until := int64(a.signed+1), time.Now().Add(a.life)
+	serial, until := int64(a.signed+1), time.Now().Add(time.Hour)
 	a.mu.Unlock()
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: r.GetIdentity()}, DNSNames: []string{r.GetIdentity()},
