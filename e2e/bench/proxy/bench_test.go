@@ -16,6 +16,7 @@ var (
 	rounds  = flag.Int("rounds", 2, "how often each proxy has its turn in each row")
 	round   = flag.Duration("round", 100*time.Millisecond, "length of a turn: once for the load, once more for the latency")
 	rate    = flag.Int("rate", 200, "requests a second while the latency is measured")
+	volume  = flag.Int("volume", 16, "MB of bytes that are no HTTP, in each round")
 	budgets = flag.Bool("assert", false, "fail if weft-proxy costs more than its budgets")
 	out     = flag.String("json", "", "file to write the results to as JSON")
 )
@@ -31,6 +32,7 @@ var budgetOf = [2]float64{1, 1}
 type subject struct {
 	name, missing string
 	hops          [3]hop // one, two, and two for gRPC
+	bytes         hop    // two, for what is not HTTP
 }
 
 // hop is where a request enters, where it wants to go, and the processes that carry it.
@@ -118,7 +120,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	printTable()
 	if *out != "" {
-		body, err := json.MarshalIndent(map[string]any{"results": results, "verdicts": verdicts}, "", "  ")
+		body, err := json.MarshalIndent(map[string]any{"results": results, "streams": streams, "verdicts": verdicts}, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*out, append(body, '\n'), 0o600)
 		}
@@ -140,6 +142,7 @@ func TestProxies(t *testing.T) {
 	again(t, "application", loadCore, layout{})
 	listens(t, application)
 	listens(t, booksIP+":8080")
+	listens(t, spouting)
 	subjects := append([]subject{newMesh(t)}, newPeers(t)...)
 
 	table := map[row][]*result{}
@@ -157,6 +160,7 @@ func TestProxies(t *testing.T) {
 			}
 		}
 	}
+	measureStreams(t, subjects)
 	for _, r := range rows {
 		conclude(table[r])
 		judge(r, table[r])
@@ -238,6 +242,7 @@ func printTable() {
 		}
 		fmt.Printf("  %-44s %8.1f %8.0f %8.0f %8.0f %7.1f %10.2f %12.2f\n", r.Proxy, r.CPU, r.Throughput, r.P50, r.P99, r.RSS, r.ToBest, r.ToReference)
 	}
+	printStreams()
 	if len(verdicts) > 0 {
 		fmt.Printf("\n%-46s %10s %8s %8s %8s\n", "processor time of weft-proxy relative to", "", "measured", "budget", "stretch")
 	}

@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +27,7 @@ func newMesh(t *testing.T) subject {
 	t.Helper()
 	manifests, state := t.TempDir(), t.TempDir()
 	documents := `{apiVersion: v1, kind: Namespace, metadata: {name: shop}}` +
-		service("books", "10.96.7.1") + service("plain", "10.96.7.2") +
+		service("books", "10.96.7.1", 8080) + service("books-bytes", "10.96.7.3", 8081) + service("plain", "10.96.7.2", 8080) +
 		pod("client", clientIP, true) + pod("books", booksIP, true) + pod("plain", plainIP, false)
 	if err := os.WriteFile(filepath.Join(manifests, "shop.yaml"), []byte(documents), 0o600); err != nil {
 		t.Fatal(err)
@@ -56,7 +58,7 @@ func newMesh(t *testing.T) subject {
 		{addr: clientIP + ":4140", target: "plain.shop.svc.cluster.local:8080", pids: []int{out}},
 		{addr: clientIP + ":4140", target: "books.shop.svc.cluster.local:8080", pids: []int{out, in}},
 		{addr: clientIP + ":4140", target: "books.shop.svc.cluster.local:8080", pids: []int{out, in}},
-	}}
+	}, bytes: hop{addr: clientIP + ":4140", target: "books-bytes.shop.svc.cluster.local:8081", pids: []int{out, in}}}
 	for _, to := range mesh.hops {
 		proc.Eventually(t, to.target+" answers", func() error {
 			c, err := dial(to)
@@ -67,6 +69,15 @@ func newMesh(t *testing.T) subject {
 			return c.do()
 		})
 	}
+	proc.Eventually(t, mesh.bytes.target+" sends", func() error {
+		conn, in, err := openStream(mesh.bytes)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = io.CopyN(io.Discard, in, 1000)
+		return err
+	})
 	return mesh
 }
 
@@ -112,9 +123,15 @@ func weftProxy(t *testing.T, state, name, ip string, env map[string]string) int 
 	return pid
 }
 
-func service(name, ip string) string {
-	return fmt.Sprintf("\n---\n"+`{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: shop},
-  spec: {clusterIP: %q, clusterIPs: [%[2]q], selector: {app: %[1]s}, ports: [{name: http, port: 8080}]}}`, name, ip)
+// service is of the pod whose name its own begins with. Port 8081 carries bytes.
+func service(name, ip string, port int) string {
+	app, _, bytes := strings.Cut(name, "-")
+	opaque := ""
+	if bytes {
+		opaque = `, annotations: {config.linkerd.io/opaque-ports: "8081"}`
+	}
+	return fmt.Sprintf("\n---\n"+`{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: shop%[5]s},
+  spec: {clusterIP: %[2]q, clusterIPs: [%[2]q], selector: {app: %[3]s}, ports: [{name: all, port: %[4]d}]}}`, name, ip, app, port, opaque)
 }
 
 func pod(name, ip string, meshed bool) string {
@@ -126,8 +143,8 @@ func pod(name, ip string, meshed bool) string {
       {name: LINKERD2_PROXY_ADMIN_LISTEN_ADDR, value: "0.0.0.0:4191"},
       {name: LINKERD2_PROXY_CONTROL_LISTEN_ADDR, value: "0.0.0.0:4190"}]}`
 	}
-	return fmt.Sprintf("\n---\n"+`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: shop, labels: {app: %[1]s%[2]s}},
-  spec: {nodeName: here, serviceAccountName: %[1]s, containers: [{name: app, image: x, ports: [{name: http, containerPort: 8080}]}%[3]s]},
+	return fmt.Sprintf("\n---\n"+`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: shop, labels: {app: %[1]s%[2]s}, annotations: {config.linkerd.io/opaque-ports: "8081"}},
+  spec: {nodeName: here, serviceAccountName: %[1]s, containers: [{name: app, image: x, ports: [{name: http, containerPort: 8080}, {name: bytes, containerPort: 8081}]}%[3]s]},
   status: {phase: Running, podIP: %[4]q, podIPs: [{ip: %[4]q}], conditions: [{type: Ready, status: "True"}]}}`,
 		name, label, proxy, ip)
 }

@@ -37,17 +37,21 @@ func newPeers(t *testing.T) []subject {
 // newPeer starts both sides of a peer and waits until they listen.
 func newPeer(t *testing.T, name string, start func(side string, at layout) int) subject {
 	t.Helper()
-	at := layout{Dir: t.TempDir(), One: proc.FreePort(t), Out: proc.FreePort(t), In: proc.FreePort(t), GOut: proc.FreePort(t), GIn: proc.FreePort(t)}
+	at := layout{Dir: t.TempDir(), One: proc.FreePort(t), Out: proc.FreePort(t), In: proc.FreePort(t), GOut: proc.FreePort(t), GIn: proc.FreePort(t), TOut: proc.FreePort(t), TIn: proc.FreePort(t)}
 	writeCertificates(t, at.Dir)
 	in, out := start("inbound", at), start("outbound", at)
 	for _, addr := range []string{at.In, at.One, at.Out, at.GIn, at.GOut} {
 		listens(t, addr)
 	}
-	return subject{name: name, hops: [3]hop{
+	s := subject{name: name, hops: [3]hop{
 		{addr: at.One, target: application, pids: []int{out}},
 		{addr: at.Out, target: application, pids: []int{out, in}},
 		{addr: at.GOut, target: application, pids: []int{out, in}},
 	}}
+	if name == "haproxy" { // nginx needs a module for that, net/http has none
+		s.bytes = hop{addr: at.TOut, pids: []int{out, in}}
+	}
+	return s
 }
 
 // installed is a peer of Debian's that runs with a configuration for each side.
@@ -63,7 +67,7 @@ func installed(t *testing.T, name string, conf map[string]string, args ...string
 	return newPeer(t, name, func(side string, at layout) int {
 		file := filepath.Join(at.Dir, side+".conf")
 		text := strings.NewReplacer("DIR", at.Dir, "SIDE", side, "APPLICATION", application, "PEER", peerName,
-			"ONE", at.One, "GOUT", at.GOut, "GIN", at.GIn, "OUT", at.Out, "IN", at.In).Replace(conf[side])
+			"ONE", at.One, "GOUT", at.GOut, "GIN", at.GIn, "TOUT", at.TOut, "TIN", at.TIn, "SPOUTING", spouting, "OUT", at.Out, "IN", at.In).Replace(conf[side])
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +123,13 @@ var haproxyConf = map[string]string{
 	"outbound": haproxyHead + `frontend one
   bind ONE
   default_backend application
+frontend tout
+  mode tcp
+  bind TOUT
+  default_backend tpeer
+backend tpeer
+  mode tcp
+  server b TIN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required verifyhost PEER sni str(PEER) ssl-min-ver TLSv1.3
 frontend gout
   bind GOUT proto h2
   default_backend gpeer
@@ -130,7 +141,14 @@ frontend out
 backend peer
   server b IN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required verifyhost PEER sni str(PEER) alpn h2 ssl-min-ver TLSv1.3
 `,
-	"inbound": haproxyHead + `frontend gin
+	"inbound": haproxyHead + `frontend tin
+  mode tcp
+  bind TIN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required ssl-min-ver TLSv1.3
+  default_backend tapplication
+backend tapplication
+  mode tcp
+  server a SPOUTING
+frontend gin
   bind GIN ssl crt DIR/both.pem ca-file DIR/anchor.pem verify required alpn h2 ssl-min-ver TLSv1.3
   default_backend gapplication
 backend gapplication

@@ -36,10 +36,15 @@ type layout struct {
 	In       string // the application's side
 	GOut     string // of gRPC: the client's side, HTTP/2 in the clear
 	GIn      string // and the application's
+	TOut     string // of bytes that are no HTTP: the client's side
+	TIn      string // and the application's
 }
 
 // application is who answers in the end, to peers and to weft-proxy alike.
 const application = plainIP + ":8080"
+
+// spouting is the application that sends bytes.
+const spouting = plainIP + ":8081"
 
 // again starts this binary in a role and returns its number.
 func again(t *testing.T, role string, core int, at layout) int {
@@ -80,6 +85,9 @@ func play(role string) error {
 		for _, addr := range []string{application, booksIP + ":8080"} {
 			srv := server(addr, answer)
 			go func() { failed <- srv.ListenAndServe() }()
+		}
+		for _, addr := range []string{spouting, booksIP + ":8081"} {
+			go func() { failed <- spout(addr) }()
 		}
 	case "outbound":
 		config, err := at.tls()
