@@ -210,7 +210,7 @@ func TestTimeoutsOfARule(t *testing.T) {
 		{"idle, on the head", &routepb.Timeouts{Idle: durationpb.New(soon)}, "/head", false, 504},
 		{"idle, on the request's body", &routepb.Timeouts{Idle: durationpb.New(soon)}, "/reads", true, 504},
 		{"idle, on the answer's body", &routepb.Timeouts{Idle: durationpb.New(time.Second)}, "/body", false, 0},
-		{"not idle", &routepb.Timeouts{Idle: durationpb.New(20 * soon)}, "/drips", false, 200},
+		{"not idle", &routepb.Timeouts{Idle: durationpb.New(200 * soon)}, "/drips", false, 200},
 		{"in time", &routepb.Timeouts{Request: durationpb.New(time.Hour), Response: durationpb.New(time.Hour), Idle: durationpb.New(time.Hour)}, "/drips", false, 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -234,7 +234,8 @@ func TestTimeoutsOfARule(t *testing.T) {
 			}
 			defer func() { _ = res.Body.Close() }()
 			_, err = io.ReadAll(res.Body)
-			if tt.status == 0 && (res.StatusCode != 200 || err == nil) || tt.status != 0 && (res.StatusCode != tt.status || err != nil) {
+			// On a slow machine the head may be too late, too.
+			if tt.status == 0 && res.StatusCode != 504 && (res.StatusCode != 200 || err == nil) || tt.status != 0 && (res.StatusCode != tt.status || err != nil) {
 				t.Errorf("got %d, body %v; want %d", res.StatusCode, err, tt.status)
 			}
 			if tt.status == 504 && res.Close && !tt.upload {

@@ -100,11 +100,14 @@ func TestConnectionsOfHosts(t *testing.T) {
 		n, _ := sawOn(body)
 		return n
 	}
-	first := on("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	if again := on("GET / HTTP/1.1\r\nHost: x\r\n\r\n"); again != first {
-		t.Errorf("a second request of the same Host went over connection %s, the first over %s", again, first)
-	}
-	seen := map[string]bool{first: true}
+	seen := map[string]bool{}
+	// An answer is with the client a moment before its connection is free again.
+	eventually(t, "a connection is used again", func() bool {
+		n := on("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		again := seen[n]
+		seen[n] = true
+		return again
+	})
 	for range 3 {
 		n := on("GET / HTTP/1.0\r\n\r\n")
 		if seen[n] {

@@ -170,6 +170,7 @@ func TestMirrorGetsACopy(t *testing.T) {
 		for range 8 {
 			get(t, c, base+"/")
 		}
+		eventually(t, "copies are done", func() bool { return r.out.copying.Load() == 0 })
 		return len(copies) < before+8
 	})
 	eventually(t, "copies are done", func() bool { return r.out.copying.Load() == 0 })
@@ -273,9 +274,9 @@ func TestAttemptTimeoutOfARoute(t *testing.T) {
 	r.controls.service(web, plain(app.addr))
 	p := servicePolicy(web)
 	rule := p.GetProtocol().GetDetect().GetHttp1().GetRoutes()[0].GetRules()[0]
-	rule.Retry = retryOn(503, 3)
+	rule.Retry = retryOn(503, 20)
 	rule.Timeouts = requestTimeout(time.Minute)
-	r.extend(p, &routesv1.RuleExtension{AttemptTimeout: durationpb.New(200 * time.Millisecond)})
+	r.extend(p, &routesv1.RuleExtension{AttemptTimeout: durationpb.New(time.Second)})
 	if res, body := get(t, r.client(), base+"/"); res.StatusCode != 200 || body != "at last" || asked.Load() < 2 {
 		t.Errorf("got %d %q after %d tries", res.StatusCode, body, asked.Load())
 	}
