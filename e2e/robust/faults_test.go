@@ -54,9 +54,6 @@ var faultKinds = []struct {
 	{"slow wires of process", "wire", watchers + 2*fronts, time.Second, 6 * time.Second},
 }
 
-// gap is how long after one fault the next comes, on average.
-const gap = time.Second
-
 // calmAfter is how long a new leader may lead before the next fault of watchers.
 const calmAfter = 4 * time.Second
 
@@ -65,7 +62,7 @@ const tail = 4 * time.Second
 
 // invent makes up the faults of a run, in order. Every kind has its turn before
 // one comes again.
-func invent(seed uint64, lasts, lease time.Duration) []fault {
+func invent(seed uint64, lasts, lease, gap time.Duration) []fault {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	busy := map[string]time.Duration{}
 	var out []fault
@@ -222,8 +219,8 @@ func (r *replica) starve() (feed func()) {
 // time; and in a minute every kind.
 func TestInvent(t *testing.T) {
 	for seed := range uint64(50) {
-		faults := invent(seed, time.Minute, 5*time.Second)
-		if !slices.Equal(faults, invent(seed, time.Minute, 5*time.Second)) {
+		faults := invent(seed, time.Minute, 5*time.Second, time.Second)
+		if !slices.Equal(faults, invent(seed, time.Minute, 5*time.Second, time.Second)) {
 			t.Fatalf("seed %d makes up something else each time", seed)
 		}
 		free := map[string]time.Duration{}

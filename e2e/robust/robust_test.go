@@ -17,6 +17,7 @@ var (
 	lasts = flag.Duration("for", 5*time.Second, "how long faults go on")
 	seed  = flag.Uint64("seed", 0, "of the faults and of the source; 0 takes a new one and prints it")
 	lease = flag.Duration("lease", 4*time.Second, "how long a lease lasts; watchers ask for 15 s")
+	gap   = flag.Duration("gap", time.Second, "from one fault to the next, on average; with longer ones more is seen of a mesh that works")
 	nodes = flag.String("nats", "process", "where NATS servers run: process, or docker")
 )
 
@@ -29,7 +30,7 @@ func TestRobust(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
-	t.Logf("go test ./robust -args -seed %d -for %v -lease %v -nats %s", *seed, *lasts, *lease, *nodes)
+	t.Logf("go test ./robust -args -seed %d -for %v -gap %v -lease %v -nats %s", *seed, *lasts, *gap, *lease, *nodes)
 	h := newHouse(t, *lease, places[*nodes])
 	src := newSource(h, rand.New(rand.NewPCG(*seed, 5)))
 	h.start()
@@ -50,7 +51,7 @@ func TestRobust(t *testing.T) {
 	changing, quiet := context.WithCancel(ctx)
 	var changes sync.WaitGroup
 	changes.Go(func() { src.run(changing) })
-	faults := invent(*seed, *lasts, *lease)
+	faults := invent(*seed, *lasts, *lease, *gap)
 	h.play(faults)
 	quiet()
 	changes.Wait()

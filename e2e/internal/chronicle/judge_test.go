@@ -154,6 +154,10 @@ func TestJudge(t *testing.T) {
 		{"silent in the end", `
 			wrote web a
 			opened c r.1 web`, []string{"agree"}},
+		{"silent about what is empty", `
+			wrote web a
+			wrote web
+			opened c r.1 web`, nil},
 		{"gone in the end", `
 			wrote web a
 			opened c r.1 web
