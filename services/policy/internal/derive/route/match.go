@@ -2,7 +2,6 @@ package route
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -201,18 +200,4 @@ func method(field, name string) (*http_types.HttpMethod, error) {
 		return &http_types.HttpMethod{Type: &http_types.HttpMethod_Registered_{Registered: http_types.HttpMethod_Registered(n)}}, nil
 	}
 	return &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: name}}, nil
-}
-
-// maxExpression bounds what a proxy must compile; the CRDs allow 1,024 for a
-// path and 4,096 for a header.
-const maxExpression = 4096
-
-func expression(field, s string) error {
-	if len(s) > maxExpression {
-		return bad(field, "is longer than %d characters", maxExpression)
-	}
-	if _, err := regexp.Compile(s); err != nil {
-		return bad(field, "%q is not a regular expression: %v", s, err)
-	}
-	return nil
 }
