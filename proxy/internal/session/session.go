@@ -58,8 +58,8 @@ func Parse(s string) (Token, bool) {
 	if len(s) != base64.RawURLEncoding.EncodedLen(size) {
 		return Token{}, false
 	}
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || b[0] != version {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != size || b[0] != version { // line ends are passed over, and are too few bytes
 		return Token{}, false
 	}
 	at := func(i int) time.Time { return time.Unix(int64(binary.BigEndian.Uint32(b[i:])), 0) }
