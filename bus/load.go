@@ -153,7 +153,8 @@ func (s *store) load(state []Change, pieces []*piece) bool {
 		}
 	}
 	for t, l := range tables {
-		s.tables[t] = &l.rows
+		kept := l.rows // a pointer into l would keep the whole snapshot
+		s.tables[t] = &kept
 		s.count += len(l.rows.byKey)
 		s.bytes += l.bytes
 		for _, seg := range l.segments {

@@ -98,7 +98,7 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	go func() {
 		res := r.fetch(ctx, ask, partial)
 		res.reason, res.started, res.asked = reason, now, at
-		done <- res
+		done <- &res
 	}()
 }
 
@@ -180,13 +180,16 @@ func (r *Reader) pull(ctx context.Context, d *download) repaired {
 }
 
 // repaired applies the outcome of a try.
-func (r *Reader) repaired(res repaired) {
+func (r *Reader) repaired(res *repaired) {
+	// Run's frame may go on naming it until the next repair: a snapshot of a large
+	// cluster would stay with it.
+	defer func() { *res = repaired{} }()
 	s := &r.run
 	s.active = 0
 	s.partial = res.partial
 	kind, err := "", res.err
 	if err == nil {
-		kind, err = r.applyAnswer(res)
+		kind, err = r.applyAnswer(*res)
 	}
 	if err != nil {
 		r.metrics.failures.WithLabelValues(reasonName(res.reason)).Inc()

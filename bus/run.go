@@ -29,7 +29,7 @@ type running struct {
 	// When silence last made it ask or reconnect.
 	askedAt, reconnectedAt time.Time
 	partial                *download
-	done                   chan repaired
+	done                   chan *repaired
 	retry                  *time.Timer
 	// waiting: the next try for the reason waitFor is in the timer.
 	waiting bool
@@ -66,7 +66,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	defer func() { cancel(); packing.Wait() }()
 
 	s := &r.run
-	s.done = make(chan repaired, 1)
+	s.done = make(chan *repaired, 1)
 	s.retry = time.NewTimer(0)
 	defer s.retry.Stop()
 	silence := time.NewTicker(r.cfg.Silence / 3)
