@@ -211,10 +211,10 @@ func answer(w http.ResponseWriter, obj any) {
 func refuse(w http.ResponseWriter, code int, reason string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(status(code, reason))
+	_ = json.NewEncoder(w).Encode(failure(code, reason))
 }
 
-func status(code int, reason string) object {
+func failure(code int, reason string) object {
 	return object{"kind": "Status", "apiVersion": "v1", "metadata": object{}, "status": "Failure", "code": code, "reason": reason, "message": reason}
 }
 
@@ -300,7 +300,7 @@ func (a *api) serveWatch(w http.ResponseWriter, r *http.Request) {
 		from = max(from, a.version)
 		a.mu.Unlock()
 		if gone {
-			_ = events.Encode(object{"type": "ERROR", "object": status(http.StatusGone, "Expired")})
+			_ = events.Encode(object{"type": "ERROR", "object": failure(http.StatusGone, "Expired")})
 			return
 		}
 		for _, e := range news {

@@ -13,7 +13,9 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/e2e/internal/chronicle"
 )
@@ -48,6 +50,9 @@ func (h *house) client(ctx context.Context, r *replica, topic string) {
 		})
 		if ctx.Err() != nil {
 			return
+		}
+		if status.Code(err) == codes.NotFound {
+			h.log.Add(chronicle.Event{What: chronicle.Absent, Who: who, Life: life, Topic: topic})
 		}
 		h.log.Add(chronicle.Event{What: chronicle.Ended, Who: who, Topic: topic, Note: err.Error()})
 		select {

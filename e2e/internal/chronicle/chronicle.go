@@ -25,6 +25,8 @@ const (
 	Opened
 	// Told: after one message Who holds Items of Topic.
 	Told
+	// Absent: Who was told that there is no Topic.
+	Absent
 	// Ended: the stream of Who is over; what it was told last is what it goes by.
 	Ended
 	// Fault is anything that was done to the mesh, in Note.
@@ -56,6 +58,8 @@ func (e Event) String() string {
 		return at + e.Who + " asks " + e.Life + " for " + e.Topic
 	case Told:
 		return at + e.Who + " holds " + e.Topic + " " + list(e.Items)
+	case Absent:
+		return at + e.Who + " is told that there is no " + e.Topic
 	case Ended:
 		return at + e.Who + " lost its stream: " + e.Note
 	case Settled:

@@ -122,6 +122,10 @@ func (j *judge) event(e *Event) {
 			e.Life, e.Topic = c.life, c.topic
 			j.told(c, e)
 		}
+	case Absent:
+		if t := j.topics[e.Topic]; t != nil && t.at(e) > 0 {
+			j.fault("unknown is not empty", e, "told that there is none")
+		}
 	case Ended:
 		if c := j.clients[e.Who]; c != nil {
 			j.count(c, e)

@@ -10,7 +10,7 @@ import (
 
 // script makes events of lines "what who|topic ...", one a second.
 //
-//	wrote topic a b    opened who life topic    told who a b    ended who    settled
+//	wrote topic a b    opened who life topic    told who a b    absent who topic    ended who    settled
 func script(t *testing.T, text string) []Event {
 	t.Helper()
 	var out []Event
@@ -27,6 +27,8 @@ func script(t *testing.T, text string) []Event {
 			e.What, e.Who, e.Life, e.Topic = Opened, f[1], f[2], f[3]
 		case "told":
 			e.What, e.Who, e.Items = Told, f[1], f[2:]
+		case "absent":
+			e.What, e.Who, e.Topic = Absent, f[1], f[2]
 		case "ended":
 			e.What, e.Who = Ended, f[1]
 		case "settled":
@@ -131,6 +133,16 @@ func TestJudge(t *testing.T) {
 			opened c r.1 steady
 			told c a
 			told c s a`, []string{"unknown is not empty"}},
+		{"said to be absent before it was there, and after", `
+			opened c r.1 web
+			absent c web
+			ended c
+			wrote web a
+			opened c r.1 web
+			absent c web
+			ended c
+			opened c r.1 web
+			told c a`, []string{"unknown is not empty"}},
 		{"told of nothing new", `
 			wrote calm a
 			opened c r.1 calm
