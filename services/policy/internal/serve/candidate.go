@@ -1,9 +1,8 @@
 package serve
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -20,18 +19,33 @@ import (
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
 
-// What one question of what would be may hold.
+// What one question of what would be may hold and cost.
 const (
 	maxCandidates = 1000
 	maxFlows      = 10_000
 	maxQuestion   = 16 << 20 // bytes in all
 	maxNotes      = 100
+	// maxReading bounds how many questions are held at once: their bytes are ours.
+	maxReading = 4
+	// maxText and maxName bound what a verdict says, in bytes: thousands of policies
+	// have thousands of reasons, once a flow.
+	maxText = 1000
+	maxName = 300
+	// questionTime bounds a question from its first message to its answer, and how
+	// long its turn may take: others wait.
+	questionTime = 2 * time.Minute
 )
 
 // check judges flows by the tables as they are and by a copy of them to which the
 // candidates are applied: the same code that answers proxies, twice.
 func (s explainAPI) check(stream grpc.ServerStream) error {
-	r, err := gather(stream)
+	ctx, cancel := context.WithTimeout(stream.Context(), questionTime)
+	defer cancel()
+	if err := enter(ctx, s.reading); err != nil {
+		return err
+	}
+	defer func() { <-s.reading }()
+	r, err := gather(ctx, stream)
 	if err != nil {
 		return err
 	}
@@ -42,12 +56,18 @@ func (s explainAPI) check(stream grpc.ServerStream) error {
 	if len(out.Problems) > 0 {
 		return stream.SendMsg(out)
 	}
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-stream.Context().Done():
-		return status.FromContextError(stream.Context().Err()).Err()
+	if err := s.judge(ctx, r, out); err != nil {
+		return err
 	}
+	return stream.SendMsg(out)
+}
+
+// judge fills in an answer when its turn comes.
+func (s explainAPI) judge(ctx context.Context, r *explainv1.CheckRequest, out *explainv1.CheckResponse) error {
+	if err := enter(ctx, s.turn); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
 	now, err := s.copied()
 	if err != nil {
 		return err
@@ -59,43 +79,22 @@ func (s explainAPI) check(stream grpc.ServerStream) error {
 	at := now.mine.Position()
 	out.Epoch, out.Seq = at.Epoch, at.Seq
 	report, problems := then.apply(r.GetCandidates(), time.Now())
-	out.Problems = problems
-	out.Notes = notesOf(report)
-	if len(out.Problems) == 0 {
-		for i, flow := range r.GetFlows() {
-			v, err := compare(now, then, flow)
-			if err != nil {
-				return status.Errorf(codes.InvalidArgument, "flow %d: %s", i+1, status.Convert(err).Message())
-			}
-			out.Verdicts = append(out.Verdicts, v)
-		}
+	if out.Problems = problems; len(problems) > 0 {
+		return nil
 	}
-	return stream.SendMsg(out)
-}
-
-// gather reads a question to its end.
-func gather(stream grpc.ServerStream) (*explainv1.CheckRequest, error) {
-	all := &explainv1.CheckRequest{}
-	size := 0
-	for {
-		part := &explainv1.CheckRequest{}
-		err := stream.RecvMsg(part)
-		if errors.Is(err, io.EOF) {
-			return all, nil
+	out.Notes = append(now.absent(r.GetCandidates()), notesOf(report)...)
+	out.Notes = out.Notes[:min(len(out.Notes), maxNotes)]
+	for i, flow := range r.GetFlows() {
+		if ctx.Err() != nil {
+			return ended(ctx) // whoever asked may be gone, too
 		}
+		v, err := compare(now, then, flow)
 		if err != nil {
-			return nil, err
+			return status.Errorf(codes.InvalidArgument, "flow %d: %s", i+1, status.Convert(err).Message())
 		}
-		for _, c := range part.GetCandidates() {
-			size += len(c.GetJson())
-		}
-		size += len(part.GetFlows())
-		all.Candidates = append(all.Candidates, part.GetCandidates()...)
-		all.Flows = append(all.Flows, part.GetFlows()...)
-		if len(all.GetCandidates()) > maxCandidates || len(all.GetFlows()) > maxFlows || size > maxQuestion {
-			return nil, status.Errorf(codes.ResourceExhausted, "a question may have %d candidates, %d flows and %d MiB", maxCandidates, maxFlows, maxQuestion>>20)
-		}
+		out.Verdicts = append(out.Verdicts, v)
 	}
+	return nil
 }
 
 // refusals says what admission would.
@@ -133,7 +132,7 @@ func (w *world) apply(candidates []*explainv1.Candidate, now time.Time) (table.R
 		for _, row := range c.GetRows() {
 			change, err := w.mine.Candidate(bus.Change{Table: row.GetTable(), Key: row.GetKey(), Value: row.GetValue()}, now)
 			if err != nil {
-				problems = append(problems, &explainv1.CandidateProblem{Candidate: uint32(i), What: "cannot be judged", Why: err.Error()})
+				problems = append(problems, &explainv1.CandidateProblem{Candidate: uint32(i), What: "cannot be judged", Why: short(err.Error(), maxText)})
 				continue
 			}
 			changes = append(changes, change)
@@ -145,17 +144,40 @@ func (w *world) apply(candidates []*explainv1.Candidate, now time.Time) (table.R
 	return w.mine.Apply(table.Cut{Changes: changes, Position: w.mine.Position()}), nil
 }
 
+// absent names what would be deleted and is not there: nothing would happen, and
+// whoever asks for it may have meant something else.
+func (w *world) absent(candidates []*explainv1.Candidate) (notes []string) {
+	for _, c := range candidates {
+		for _, row := range c.GetRows() {
+			if len(row.GetValue()) == 0 && !w.mine.Has(row.GetTable(), row.GetKey()) {
+				parts := bus.Parts(row.GetKey())
+				name := strings.Join(parts[max(0, len(parts)-2):], "/")
+				notes = append(notes, short(fmt.Sprintf("there is no %s %s that could be deleted", c.GetKind(), name), maxName))
+			}
+		}
+	}
+	return notes
+}
+
+// short cuts a text at a number of bytes.
+func short(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
 // notesOf says what Kubernetes would keep and the mesh ignore.
 func notesOf(r table.Report) (notes []string) {
 	for _, err := range r.Skipped {
-		notes = append(notes, err.Error())
+		notes = append(notes, short(err.Error(), maxText))
 	}
 	for _, object := range slices.Sorted(maps.Keys(r.Problems)) {
 		for _, p := range r.Problems[object] {
-			notes = append(notes, object+": "+p)
+			notes = append(notes, short(object+": "+p, maxText))
 		}
 	}
-	return notes[:min(len(notes), maxNotes)]
+	return notes
 }
 
 // compare judges one flow in both worlds.
@@ -208,20 +230,26 @@ func (w *world) inbound(r *explainv1.ExplainInboundRequest, client why.Client) (
 func judged(v why.Verdict) *explainv1.Judgement {
 	j := &explainv1.Judgement{Outcome: v.Outcome.String(), By: v.By, Reason: v.Reason}
 	if v.Outcome == why.Allowed {
-		return j
+		return bounded(j)
 	}
 	j.By = v.Server // it is the Server that asks for an authorization
 	if v.Route != "" {
 		j.By += ", " + v.Route
 	}
 	if j.Reason == "" {
-		var refused []string
-		for _, r := range v.Rules {
-			refused = append(refused, fmt.Sprintf("%s: %s", r.Name, r.Reason))
+		var b strings.Builder
+		for i, r := range v.Rules {
+			if b.Len() > maxText {
+				break // a person reads no more
+			}
+			if i > 0 {
+				b.WriteString("; ")
+			}
+			fmt.Fprintf(&b, "%s: %s", r.Name, r.Reason)
 		}
-		j.Reason = strings.Join(refused, "; ")
+		j.Reason = b.String()
 	}
-	return j
+	return bounded(j)
 }
 
 func judgedWay(w why.Way) *explainv1.Judgement {
@@ -235,5 +263,10 @@ func judgedWay(w why.Way) *explainv1.Judgement {
 	if w.Reason != "" {
 		j.Reason = strings.TrimPrefix(j.Reason+"; "+w.Reason, "; ")
 	}
+	return bounded(j)
+}
+
+func bounded(j *explainv1.Judgement) *explainv1.Judgement {
+	j.Outcome, j.By, j.Reason = short(j.GetOutcome(), maxName), short(j.GetBy(), maxName), short(j.GetReason(), maxText)
 	return j
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -177,9 +178,13 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		"no workload":  {Direction: &explainv1.Flow_Inbound{Inbound: &explainv1.ExplainInboundRequest{Port: 1}}},
 		"no port":      {Direction: &explainv1.Flow_Inbound{Inbound: &explainv1.ExplainInboundRequest{Workload: "a:b"}}},
 		"no address":   {Direction: &explainv1.Flow_Inbound{Inbound: &explainv1.ExplainInboundRequest{Workload: "a:b", Port: 1, ClientAddress: "x"}}},
-		"no target":    {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{SourceWorkload: "a:b", Target: "a:b:c"}}},
-		"no source":    {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{Target: "a.b.svc"}}},
-		"no request":   {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{SourceWorkload: "a:b", Target: "a.b.svc", Request: &explainv1.HttpRequest{}}}},
+		"long name":    comes(strings.Repeat("x", maxIdentity+1), ""),
+		"long path": {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{
+			SourceWorkload: "a:b", Target: "a.b.svc", Request: &explainv1.HttpRequest{Method: "GET", Path: "/" + strings.Repeat("x", maxRequest)},
+		}}},
+		"no target":  {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{SourceWorkload: "a:b", Target: "a:b:c"}}},
+		"no source":  {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{Target: "a.b.svc"}}},
+		"no request": {Direction: &explainv1.Flow_Outbound{Outbound: &explainv1.ExplainOutboundRequest{SourceWorkload: "a:b", Target: "a.b.svc", Request: &explainv1.HttpRequest{}}}},
 	} {
 		if _, err := ask(r.patience, t, r, &explainv1.CheckRequest{Flows: []*explainv1.Flow{flow}}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)

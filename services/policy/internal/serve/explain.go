@@ -22,6 +22,8 @@ type explainAPI struct {
 	*Server
 	// turn lets one ask what would be at a time: each takes a copy of the tables.
 	turn chan struct{}
+	// reading bounds the questions that are held meanwhile.
+	reading chan struct{}
 }
 
 // explainer is what a method's server is.
@@ -63,7 +65,7 @@ type message[T any] interface {
 
 // registerExplain adds the services for people.
 func registerExplain(g grpc.ServiceRegistrar, s *Server) {
-	api := explainAPI{Server: s, turn: make(chan struct{}, 1)}
+	api := explainAPI{Server: s, turn: make(chan struct{}, 1), reading: make(chan struct{}, maxReading)}
 	g.RegisterService(unary("weft.explain.v1.InboundService", "ExplainInbound", "weft/explain/v1/inbound.proto", explainAPI.explainInbound), api)
 	g.RegisterService(unary("weft.explain.v1.OutboundService", "ExplainOutbound", "weft/explain/v1/outbound.proto", explainAPI.explainOutbound), api)
 	g.RegisterService(&grpc.ServiceDesc{
@@ -141,6 +143,9 @@ var outcomes = [...]explainv1.Outcome{
 // clientOf reads who comes; an address that is empty is not known.
 func clientOf(r *explainv1.ExplainInboundRequest, route string) (why.Client, error) {
 	c := why.Client{Identity: r.GetClientIdentity(), TLS: r.GetClientTls(), Route: route}
+	if len(c.Identity) > maxIdentity {
+		return why.Client{}, status.Errorf(codes.InvalidArgument, "client_identity has more than %d bytes", maxIdentity)
+	}
 	if text := r.GetClientAddress(); text != "" {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
@@ -153,6 +158,13 @@ func clientOf(r *explainv1.ExplainInboundRequest, route string) (why.Client, err
 	return c, err
 }
 
+// maxRequest bounds a request that is asked about, in bytes: expressions are tried
+// on all of it. maxIdentity bounds a client's name, which reasons repeat.
+const (
+	maxRequest  = 16 << 10
+	maxIdentity = 1 << 10
+)
+
 // requestOf reads a request; nil if there is none.
 func requestOf(h *explainv1.HttpRequest) (*why.Request, error) {
 	if h == nil {
@@ -160,6 +172,9 @@ func requestOf(h *explainv1.HttpRequest) (*why.Request, error) {
 	}
 	if !strings.HasPrefix(h.GetPath(), "/") || h.GetMethod() == "" {
 		return nil, status.Error(codes.InvalidArgument, "a request has a method, and a path that begins with /")
+	}
+	if proto.Size(h) > maxRequest {
+		return nil, status.Errorf(codes.InvalidArgument, "a request may have %d KiB", maxRequest>>10)
 	}
 	out := &why.Request{Method: h.GetMethod(), Path: h.GetPath(), Host: h.GetHost(), Headers: map[string][]string{}}
 	for _, header := range h.GetHeaders() {

@@ -42,6 +42,19 @@ func (t *Tables) Candidate(c bus.Change, now time.Time) (bus.Change, error) {
 	return bus.Change{Table: c.Table, Key: c.Key, Value: bus.Encode(row)}, nil
 }
 
+// Has says whether an object is there under a key. Like Candidate it is for a fork,
+// to which nobody else applies anything.
+func (t *Tables) Has(table busv1.Table, key string) bool {
+	switch table {
+	case busv1.Table_TABLE_MESH_TLS_AUTHENTICATIONS:
+		return t.rows.meshTLS[key] != nil
+	case busv1.Table_TABLE_NETWORK_AUTHENTICATIONS:
+		return t.rows.networks[key] != nil
+	}
+	found, _ := t.row(table, key)
+	return found != nil
+}
+
 // row finds what is there under a key; ok is false for tables that are not
 // written by people, or that no policy is made of.
 func (t *Tables) row(table busv1.Table, key string) (found proto.Message, ok bool) {
