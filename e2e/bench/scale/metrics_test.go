@@ -11,12 +11,8 @@ import (
 // number is the sum of a metric's series.
 func number(t *testing.T, p *proc.Process, name string) float64 {
 	t.Helper()
-	page, err := p.Get("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
 	sum := 0.0
-	for line := range strings.Lines(page) {
+	for line := range strings.Lines(page(t, p, "/metrics")) {
 		series, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if base, _, _ := strings.Cut(series, "{"); !ok || base != name {
 			continue
@@ -50,11 +46,7 @@ func (m *mesh) flip(service int) bool {
 // gauge is one series.
 func gauge(t *testing.T, p *proc.Process, series string) float64 {
 	t.Helper()
-	page, err := p.Get("/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(page) {
+	for line := range strings.Lines(page(t, p, "/metrics")) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
 			n, err := strconv.ParseFloat(value, 64)
 			if err != nil {

@@ -3,6 +3,8 @@ package scale_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -164,11 +166,7 @@ var heapLine = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 // heapNow is what a process holds after a collection, in MB.
 func heapNow(t *testing.T, p *proc.Process) float64 {
 	t.Helper()
-	page, err := p.Get("/debug/pprof/heap?gc=1&debug=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := heapLine.FindStringSubmatch(page)
+	found := heapLine.FindStringSubmatch(page(t, p, "/debug/pprof/heap?gc=1&debug=1"))
 	if found == nil {
 		t.Fatal("the heap profile names no HeapAlloc")
 	}
@@ -184,13 +182,29 @@ func heapNow(t *testing.T, p *proc.Process) float64 {
 
 func profile(t *testing.T, p *proc.Process, kind, path string) {
 	t.Helper()
-	raw, err := p.Get(path)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(*keep, p.Name+"."+kind), []byte(raw), 0o600)
+	if err := os.WriteFile(filepath.Join(*keep, p.Name+"."+kind), []byte(page(t, p, path)), 0o600); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// page is one of the admin server, for which a process of a gigabyte on a busy
+// machine may take its time.
+func page(t *testing.T, p *proc.Process, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Admin+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	resp, err := (&http.Client{Timeout: patience}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", path, resp.Status, err)
+	}
+	return string(body)
 }
 
 // atRest is the heap once values have come to rest: until it falls no more.
