@@ -80,16 +80,6 @@ func (f Fields) Count(name string) int {
 	return n
 }
 
-// Any reports whether a value of a name fits.
-func (f Fields) Any(name string, fits func(string) bool) bool {
-	for i := range f {
-		if Is(f[i].Name, name) && fits(f[i].Value) {
-			return true
-		}
-	}
-	return false
-}
-
 // HasToken reports whether a list field contains a token; tokens have no case.
 func (f Fields) HasToken(name, token string) bool {
 	for i := range f {
