@@ -49,6 +49,8 @@ func explain(what string, err error) error {
 		p.Next = "correct what was asked; --token must be NAMESPACE:POD or JSON"
 	case codes.Unavailable, codes.DeadlineExceeded:
 		p.Next = "weft check; name another pod with --destination-pod"
+	case codes.Unimplemented:
+		p.Next = "see `weft version`: the control plane is older than this command, or another's"
 	}
 	return p
 }

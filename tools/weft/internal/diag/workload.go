@@ -33,8 +33,5 @@ func PolicyAPI(ctx context.Context, d Door, mesh, pod string) (*grpc.ClientConn,
 	return dial(d, mesh, named, policyPort)
 }
 
-// Explain says what an answer that is an error means.
-func Explain(what string, err error) error { return explain(what, err) }
-
 // Clean keeps what came over the wire from steering the terminal or a table.
 func Clean(text string) string { return clean(text) }

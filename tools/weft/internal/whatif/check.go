@@ -5,9 +5,12 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
+	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/diag"
 )
 
@@ -25,7 +28,7 @@ func ask(ctx context.Context, conn grpc.ClientConnInterface, all []proposed, flo
 	defer cancel()
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, checkMethod, grpc.MaxCallRecvMsgSize(mostAnswer))
 	if err != nil {
-		return nil, diag.Explain("asking what would change", err)
+		return nil, explain(err)
 	}
 	for _, part := range parts(all, flows) {
 		if stream.SendMsg(part) != nil {
@@ -33,16 +36,33 @@ func ask(ctx context.Context, conn grpc.ClientConnInterface, all []proposed, flo
 		}
 	}
 	if err := stream.CloseSend(); err != nil {
-		return nil, diag.Explain("asking what would change", err)
+		return nil, explain(err)
 	}
 	out := &explainv1.CheckResponse{}
 	if err := stream.RecvMsg(out); err != nil {
-		return nil, diag.Explain("asking what would change", err)
+		return nil, explain(err)
 	}
 	if len(out.GetProblems()) == 0 && len(out.GetVerdicts()) != len(flows) {
 		return nil, fmt.Errorf("the policy service judged %d of %d flows", len(out.GetVerdicts()), len(flows))
 	}
 	return out, nil
+}
+
+// explain says what an answer that is an error means.
+func explain(err error) error {
+	s := status.Convert(err)
+	p := &say.Problem{What: "asking what would change: " + s.Code().String(), Why: diag.Clean(s.Message()), Err: err}
+	switch s.Code() {
+	case codes.InvalidArgument:
+		p.Code, p.Next = exitUsage, "correct the flow that is named"
+	case codes.Unavailable:
+		p.Next = "see `weft check`; name another policy service with --policy-pod or --server"
+	case codes.Unimplemented:
+		p.Next = "see `weft version`: the policy service is older than this command, or no policy service of Weft's listens there"
+	case codes.ResourceExhausted, codes.DeadlineExceeded:
+		p.Next = "ask about fewer objects or flows at once, for instance of one namespace with --of"
+	}
+	return p
 }
 
 // parts cuts a question into messages that the service takes.

@@ -190,6 +190,12 @@ func (s *settings) candidates(cmd *cobra.Command) (all []proposed, notes []strin
 			notes = append(notes, o+" is not judged: no policy is made of it")
 		}
 	}
+	if len(s.deleted)+len(all)+len(notes)+len(wrong) == 0 {
+		return nil, nil, &say.Problem{
+			Code: exitUsage, What: "there is no object in " + strings.Join(s.files, ", "),
+			Why: "of an empty file nothing can be foretold", Next: "name the files that would be applied; - is standard input, and is read once",
+		}
+	}
 	for _, text := range s.deleted {
 		p, err := doomed(text, s.namespace)
 		if err != nil {

@@ -63,6 +63,8 @@ func (f *Flow) check() error {
 		return errors.New("method and path stand together")
 	case f.Path != "" && !strings.HasPrefix(f.Path, "/"):
 		return fmt.Errorf("path %q does not begin with /", f.Path)
+	case len(f.Path)+len(f.Host)+len(f.Method) > mostText || len(f.Client) > mostText || len(f.Target) > mostText:
+		return fmt.Errorf("it is too long: a request, a client and a target may each have %d bytes", mostText)
 	case f.Path == "" && (f.Host != "" || f.Headers != nil):
 		return errors.New("host and headers are of a request, which has a method and a path")
 	}
@@ -77,7 +79,12 @@ func (f *Flow) check() error {
 	return nil
 }
 
-const external = "external:"
+const (
+	external = "external:"
+	// mostText bounds a text of a flow, in bytes. It is less than the policy service
+	// takes of a request.
+	mostText = 8 << 10
+)
 
 // token names a workload as proxies do.
 func token(workload string) string {
