@@ -41,6 +41,13 @@ sim:          ## SEEDS=10000 random stories of the control plane on a bad networ
 	cd e2e && WEFT_SEED=$(or $(SEED),1) WEFT_SEEDS=$(or $(SEEDS),10000) go test -count 1 -timeout 4h -run AnyFaults ./sim
 bench: binaries ## measure the control plane at PODS=150000 against its budgets, as a table and .bin/scale.json
 	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -timeout 30m ./bench/scale -args -pods $(or $(PODS),150000) -json $(BIN)/scale.json
+bench-proxy: binaries ## measure the proxy beside nginx, haproxy and net/http, as a table and .bin/proxy.json
+	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -timeout 30m ./bench/proxy -args -rounds 5 -round 2s -rate 1000 -volume 512 -json $(BIN)/proxy.json
+robust: racebins ## break a mesh of real processes for FOR=5m and judge what its clients were told; SEED=, GAP=3s, NATS=docker
+	cd e2e && WEFT_BIN=$(RACEBIN) WEFT_KUBE_BIN=$(BIN)/kube go test -race -count 1 -v -timeout 2h -run TestRobust ./robust \
+		-args -for $(or $(FOR),5m) -gap $(or $(GAP),3s) -seed $(or $(SEED),0) -nats $(or $(NATS),process)
+soak: binaries ## carry mixed traffic through two proxies for FOR=10m while everything changes
+	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -v -timeout 4h ./soak -args -for $(or $(FOR),10m)
 lint: tools   ## run the linters
 	golangci-lint run $(addsuffix /...,$(MODS))
 	cd proto && buf lint
@@ -119,5 +126,5 @@ racebins:     ## build every binary with the race detector into .bin/race
 $(BIN)/tools/.stamp: tools/pin/go.sum
 	cd tools/pin && GOWORK=off GOBIN=$(BIN)/tools go install tool
 	@touch $@
-.PHONY: help build demo test race check cases lint fmt gen tidy alone tools ci dead host binaries racebins \
+.PHONY: help build demo test race check cases bench-proxy robust soak lint fmt gen tidy alone tools ci dead host binaries racebins \
 	clusterbins cluster cluster-down clustertool images e2e-cluster e2e-ha cases-kube sim bench

@@ -177,9 +177,19 @@ func TestChunksFor(t *testing.T) {
 		prefix string
 		want   []int
 	}{
-		{n, "a", []int{0}}, {n, "b", []int{0}}, {n, "m", []int{0, 1, 2}}, {n, "m/1", []int{1}}, {n, "m/3", []int{1}},
-		{n, "z", []int{2}}, {w, "a", []int{2}}, {w, "b", []int{3}}, {w, "z", []int{4}}, {n, "", []int{0, 1, 2}}, {w, "", []int{2, 3, 4}},
-		{busv1.Table_TABLE_NAMESPACES, "q", nil}, {busv1.Table_TABLE_SERVERS, "q", []int{4}},
+		{n, "a", []int{0}},
+		{n, "b", []int{0}},
+		{n, "m", []int{0, 1, 2}},
+		{n, "m/1", []int{1}},
+		{n, "m/3", []int{1}},
+		{n, "z", []int{2}},
+		{w, "a", []int{2}},
+		{w, "b", []int{3}},
+		{w, "z", []int{4}},
+		{n, "", []int{0, 1, 2}},
+		{w, "", []int{2, 3, 4}},
+		{busv1.Table_TABLE_NAMESPACES, "q", nil},
+		{busv1.Table_TABLE_SERVERS, "q", []int{4}},
 	} {
 		if diff := cmp.Diff(tt.want, chunksFor(starts, []Selection{{Table: tt.table, Prefix: tt.prefix}})); diff != "" {
 			t.Errorf("%v %q (-want +got)\n%s", tt.table, tt.prefix, diff)

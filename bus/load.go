@@ -80,7 +80,7 @@ func shareChanges(raw []byte) (changes []Change, second uint64, err error) {
 	second, err = eachChange(raw, func(p parsed) {
 		c := Change{Table: p.table}
 		if !p.removed {
-			c.Value = p.value[:len(p.value):len(p.value)]
+			c.Value = slices.Clip(p.value)
 			if c.Value == nil {
 				c.Value = []byte{}
 			}

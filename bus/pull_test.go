@@ -129,7 +129,7 @@ func TestWhoAsksAgainGetsWhatWasBuilt(t *testing.T) {
 			t.Helper()
 			st := writer.r.Status()
 			q := &busv1.Ask{Reason: reason, MinEpoch: st.Epoch, MinSeq: st.Seq, Epoch: st.Epoch, NextSeq: 1}
-			body, err := writer.Transport.Request(w.ctx, "weft.local.ask", bus.Encode(q))
+			body, err := writer.Request(w.ctx, "weft.local.ask", bus.Encode(q))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -121,8 +121,10 @@ func (b busServer) connect(t *testing.T, service string) *nats.Conn {
 // permissions are what each service may do: + say, - hear. "history " stands for
 // requests about the history's stream.
 var permissions = map[string][]string{
-	"watcher": {"+log", "+ask", "+peer.x", "+presence", "+status", "-log", "-ask peers", "-peer.x", "-presence", "-_INBOX.watcher.x",
-		"+checkpoint", "+checkpoint.x.0", "+history STREAM.INFO", "+history STREAM.CREATE", "+history STREAM.UPDATE"},
+	"watcher": {
+		"+log", "+ask", "+peer.x", "+presence", "+status", "-log", "-ask peers", "-peer.x", "-presence", "-_INBOX.watcher.x",
+		"+checkpoint", "+checkpoint.x.0", "+history STREAM.INFO", "+history STREAM.CREATE", "+history STREAM.UPDATE",
+	},
 	"destination": {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.destination.x"},
 	"policy":      {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-status status", "-_INBOX.policy.x"},
 	"injector":    {"+ask", "+peer.x", "+presence", "-log", "-ask peers", "-peer.x", "-_INBOX.injector.x"},

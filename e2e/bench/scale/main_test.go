@@ -114,7 +114,7 @@ func load() string {
 }
 
 func commit() string {
-	b, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=9").Output() //nolint:noctx // local and short
+	b, err := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=9").Output()
 	if err != nil {
 		return "unknown"
 	}

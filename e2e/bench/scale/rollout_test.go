@@ -19,6 +19,7 @@ func TestRollout(t *testing.T) {
 }
 
 func rollout(t *testing.T, s *sheet, streams int) {
+	t.Helper()
 	m := start(t, min(*pods, max(1500, streams*3/4)))
 	p, addr := m.destination()
 	before := rss(t, p)

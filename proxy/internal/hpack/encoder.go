@@ -174,7 +174,7 @@ func (e *Encoder) lower(name string) string {
 			e.name[i] = c + ('a' - 'A')
 		}
 	}
-	return unsafe.String(&e.name[0], len(e.name))
+	return unsafe.String(&e.name[0], len(e.name)) //nolint:gosec // hasUpper: it is not empty; its life is in the comment
 }
 
 func hasUpper(s string) bool {

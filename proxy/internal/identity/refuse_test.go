@@ -50,7 +50,7 @@ func TestRefusedPeersAreCountedByRule(t *testing.T) {
 	serves := func(c tls.Certificate) *tls.Config {
 		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c}}
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // the weak key of the test
+	key, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		t.Skip("this build makes no weak keys:", err)
 	}

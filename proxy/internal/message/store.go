@@ -46,7 +46,7 @@ func (s *Store) String(p []byte) string {
 	}
 	at := len(s.text)
 	s.text = append(s.text, p...)
-	return unsafe.String(&s.text[at], len(p))
+	return unsafe.String(&s.text[at], len(p)) //nolint:gosec // len(p) bytes were just appended at this place; Release ends it
 }
 
 // Fields is an empty list with room, the same memory each time.
@@ -91,7 +91,7 @@ func (f Fields) Keep() Fields {
 		}
 		at := len(text)
 		text = append(text, s...)
-		return unsafe.String(&text[at], len(s))
+		return unsafe.String(&text[at], len(s)) //nolint:gosec // just appended, and never written again
 	}
 	kept := make(Fields, len(f))
 	for i := range f {

@@ -177,7 +177,9 @@ func TestConditions(t *testing.T) {
 		{"any of nothing", &destpb.RequestMatch{Match: &destpb.RequestMatch_Any{Any: seq()}}, "nnn"},
 		{"not", &destpb.RequestMatch{Match: &destpb.RequestMatch_Not{Not: get}}, "nyn"},
 		{"a part that cannot be read is left out", &destpb.RequestMatch{Match: &destpb.RequestMatch_All{All: seq(get, path("("))}}, "yny"},
-		{"no condition", nil, ""}, {"an empty one", &destpb.RequestMatch{}, ""}, {"a bad expression", path("("), ""},
+		{"no condition", nil, ""},
+		{"an empty one", &destpb.RequestMatch{}, ""},
+		{"a bad expression", path("("), ""},
 	} {
 		c, ok := conditionOf(tt.m, maxDepth)
 		got := ""

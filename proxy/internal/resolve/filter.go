@@ -99,7 +99,8 @@ func (d *Redirect) To(r *message.Request, authority, prefix string) (string, boo
 
 // place is a URI; a scheme's own port is left out.
 func place(scheme, host, port, path string) string {
-	if port != "" && !(scheme == "http" && port == "80") && !(scheme == "https" && port == "443") {
+	own := scheme == "http" && port == "80" || scheme == "https" && port == "443"
+	if port != "" && !own {
 		host = net.JoinHostPort(strings.Trim(host, "[]"), port)
 	} else if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
 		host = "[" + host + "]"

@@ -93,8 +93,10 @@ func FuzzParse(f *testing.F) {
 	f.Add("00-"+trace+"-"+from+"-01", "AAA=", "64", "0c")
 	f.Fuzz(func(t *testing.T, w3c, bin, b3trace, b3span string) {
 		fields := message.Fields{
-			{Name: "traceparent", Value: w3c}, {Name: "grpc-trace-bin", Value: bin},
-			{Name: "x-b3-traceid", Value: b3trace}, {Name: "x-b3-spanid", Value: b3span},
+			{Name: "traceparent", Value: w3c},
+			{Name: "grpc-trace-bin", Value: bin},
+			{Name: "x-b3-traceid", Value: b3trace},
+			{Name: "x-b3-spanid", Value: b3span},
 		}
 		c, ok := Parse(fields)
 		if !ok {

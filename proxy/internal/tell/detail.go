@@ -127,11 +127,11 @@ func minimal(all []*dto.MetricFamily) []*dto.MetricFamily {
 func add(sum, m *dto.Metric) {
 	switch {
 	case m.Counter != nil:
-		sum.Counter = &dto.Counter{Value: proto.Float64(sum.GetCounter().GetValue() + m.GetCounter().GetValue())}
+		sum.Counter = &dto.Counter{Value: new(sum.GetCounter().GetValue() + m.GetCounter().GetValue())}
 	case m.Gauge != nil:
-		sum.Gauge = &dto.Gauge{Value: proto.Float64(sum.GetGauge().GetValue() + m.GetGauge().GetValue())}
+		sum.Gauge = &dto.Gauge{Value: new(sum.GetGauge().GetValue() + m.GetGauge().GetValue())}
 	case m.Untyped != nil:
-		sum.Untyped = &dto.Untyped{Value: proto.Float64(sum.GetUntyped().GetValue() + m.GetUntyped().GetValue())}
+		sum.Untyped = &dto.Untyped{Value: new(sum.GetUntyped().GetValue() + m.GetUntyped().GetValue())}
 	case m.Histogram != nil:
 		addHistogram(sum, m.GetHistogram())
 	}
@@ -142,8 +142,8 @@ func addHistogram(sum *dto.Metric, h *dto.Histogram) {
 		sum.Histogram = &dto.Histogram{SampleCount: proto.Uint64(0), SampleSum: proto.Float64(0)}
 	}
 	s := sum.Histogram
-	s.SampleCount = proto.Uint64(s.GetSampleCount() + h.GetSampleCount())
-	s.SampleSum = proto.Float64(s.GetSampleSum() + h.GetSampleSum())
+	s.SampleCount = new(s.GetSampleCount() + h.GetSampleCount())
+	s.SampleSum = new(s.GetSampleSum() + h.GetSampleSum())
 	for _, b := range h.GetBucket() {
 		if !slices.Contains(keptBuckets, b.GetUpperBound()) {
 			continue
@@ -153,6 +153,6 @@ func addHistogram(sum *dto.Metric, h *dto.Histogram) {
 			s.Bucket = append(s.Bucket, &dto.Bucket{UpperBound: b.UpperBound, CumulativeCount: proto.Uint64(0)})
 			i = len(s.Bucket) - 1
 		}
-		s.Bucket[i].CumulativeCount = proto.Uint64(s.Bucket[i].GetCumulativeCount() + b.GetCumulativeCount())
+		s.Bucket[i].CumulativeCount = new(s.Bucket[i].GetCumulativeCount() + b.GetCumulativeCount())
 	}
 }

@@ -64,8 +64,6 @@ The bus is found as by weft status.`,
 	cmd.Flags().StringVar(&at, "at", "", "tell how it was at this moment")
 	cmd.Flags().StringVar(&since, "since", "", "tell what changed from this moment on (default 1h)")
 	cmd.Flags().StringVar(&until, "until", "", "tell what changed up to this moment (default: now)")
-	cmd.MarkFlagsMutuallyExclusive("at", "since")
-	cmd.MarkFlagsMutuallyExclusive("at", "until")
 	format := bindOutput(cmd)
 	defaults := historyConfig{}
 	defaults.History.Domain = bus.HistoryDomain
@@ -108,6 +106,9 @@ func historyAsk(args []string, at, since, until string, now time.Time) (history.
 		return history.Ask{}, err
 	}
 	a := history.Ask{Object: object, Now: now, Since: now.Add(-time.Hour)}
+	if at != "" && since+until != "" {
+		return a, &say.Problem{Code: 64, What: "--at is one moment, --since and --until are a time", Next: "write one or the other"}
+	}
 	for _, m := range []struct {
 		flag, text string
 		into       *time.Time
@@ -117,6 +118,13 @@ func historyAsk(args []string, at, since, until string, now time.Time) (history.
 		}
 		if *m.into, err = history.Moment(m.flag, m.text, now); err != nil {
 			return a, err
+		}
+		// A clock that goes a little wrong is forgiven.
+		if m.into.Sub(now) > time.Minute {
+			return a, &say.Problem{
+				Code: 64, What: fmt.Sprintf("--%s %s is in the future", m.flag, m.text), Why: "now is " + now.Format(time.RFC3339),
+				Next: "the past alone is kept; `weft policy check` foretells what manifests would do",
+			}
 		}
 	}
 	if !a.Until.IsZero() && a.Until.Before(a.Since) {

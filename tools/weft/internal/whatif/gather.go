@@ -87,14 +87,14 @@ func proxyAdmin(port string) bool { return port == scrape.ProxyAdmin }
 
 // workloadOf names what a pod belongs to: of a ReplicaSet's pods the Deployment.
 func workloadOf(p *corev1.Pod) string {
-	for _, o := range p.OwnerReferences {
-		name := o.Name
-		if o.Kind == "ReplicaSet" {
-			name = strings.TrimSuffix(name, "-"+p.Labels["pod-template-hash"])
-		}
-		return p.Namespace + "/" + name
+	if len(p.OwnerReferences) == 0 {
+		return p.Namespace + "/" + p.Name
 	}
-	return p.Namespace + "/" + p.Name
+	name := p.OwnerReferences[0].Name
+	if p.OwnerReferences[0].Kind == "ReplicaSet" {
+		name = strings.TrimSuffix(name, "-"+p.Labels["pod-template-hash"])
+	}
+	return p.Namespace + "/" + name
 }
 
 // fromProxies asks proxies by address, without Kubernetes: NAMESPACE/POD=HOST:PORT.
