@@ -110,11 +110,13 @@ func TestHistory(t *testing.T) {
 		t.Errorf("of another log: %d, %s", code, errOut)
 	}
 	for want, args := range map[string][]string{
-		"needs two arguments":   {"history", "node"},
-		"no history is kept of": {"history", "secret", "a/b"},
-		"is not a time":         {"history", "node", "east", "--at", "teatime"},
-		"before --since":        {"history", "node", "east", "--since", "1m", "--until", "2m"},
-		"none of the others":    {"history", "node", "east", "--since", "1m", "--at", "2m"},
+		"needs two arguments":    {"history", "node"},
+		"no history is kept of":  {"history", "secret", "a/b"},
+		"is not a time":          {"history", "node", "east", "--at", "teatime"},
+		"before --since":         {"history", "node", "east", "--since", "1m", "--until", "2m"},
+		"write one or the other": {"history", "node", "east", "--since", "1m", "--at", "2m"},
+		"--at 2126-01-01 is in":  {"history", "node", "east", "--at", "2126-01-01"},
+		"the past alone is kept": {"history", "node", "east", "--since", "2126-01-01"},
 	} {
 		if code, _, errOut := ask(args...); code == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%v: %d, %s", args, code, errOut)
