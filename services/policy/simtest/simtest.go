@@ -33,15 +33,19 @@ type Front struct {
 
 // New makes a process that is on the bus by t; Run runs it.
 func New(t bus.Transport) *Front {
-	cluster := derive.Cluster{
-		Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, IdentityDomain: "cluster.local", Domain: "cluster.local",
-		ControlPlaneNamespace: "linkerd", DefaultPolicy: derive.AllUnauthenticated, EgressNamespace: "linkerd-egress",
-	}
+	cluster := cluster()
 	tables, reg := table.New(cluster), prometheus.NewRegistry()
 	log := bus.NewReader(t, bus.ReaderConfig{})
 	f := &Front{log: log, feed: feed.New(log, tables, reg), api: serve.New(tables, cluster, serve.Config{}, reg)}
 	f.api.Register(registrar{f})
 	return f
+}
+
+func cluster() derive.Cluster {
+	return derive.Cluster{
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, IdentityDomain: "cluster.local", Domain: "cluster.local",
+		ControlPlaneNamespace: "linkerd", DefaultPolicy: derive.AllUnauthenticated, EgressNamespace: "linkerd-egress",
+	}
 }
 
 // registrar keeps the API that the simulation asks.
