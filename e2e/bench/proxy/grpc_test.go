@@ -49,8 +49,13 @@ func dialGRPC(to hop) (*grpcConn, error) {
 func (c *grpcConn) ask() error {
 	c.block.Reset()
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", "/shop.Books/List"}, {":authority", c.target},
-		{"content-type", "application/grpc"}, {"user-agent", "bench"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", "/shop.Books/List"},
+		{":authority", c.target},
+		{"content-type", "application/grpc"},
+		{"user-agent", "bench"},
+		{"te", "trailers"},
 	} {
 		if err := c.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
 			return err

@@ -106,8 +106,12 @@ func (s *swarm) dial(t *testing.T, addr string, reads bool, ask []question) {
 		}
 		head.Reset()
 		for _, f := range []hpack.HeaderField{
-			{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: call}, {Name: ":authority", Value: addr},
-			{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+			{Name: ":method", Value: "POST"},
+			{Name: ":scheme", Value: "http"},
+			{Name: ":path", Value: call},
+			{Name: ":authority", Value: addr},
+			{Name: "content-type", Value: "application/grpc"},
+			{Name: "te", Value: "trailers"},
 		} {
 			must(enc.WriteField(f))
 		}

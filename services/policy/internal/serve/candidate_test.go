@@ -123,7 +123,9 @@ func TestCheckOut(t *testing.T) {
 			Outcome: "HTTPRoute grove/canary", By: parent,
 			Reason: `50% to Service grove/new:80; 50% to Service grove/ghost:80, which is of no use, failure injector {"status":500,"message":"Service not found ghost","ratio":{"numerator":1,"denominator":1}}`,
 		}},
-		{Before: old, After: old}, {Before: old, After: old}, {Before: none, After: none},
+		{Before: old, After: old},
+		{Before: old, After: old},
+		{Before: none, After: none},
 	}
 	if diff := cmp.Diff(want, got.GetVerdicts(), protocmp.Transform()); diff != "" {
 		t.Errorf("a canary (-want +got):\n%s", diff)

@@ -96,7 +96,8 @@ func (y yard) rows() (out []bus.Change) {
 	put := func(table busv1.Table, row interface {
 		GetNamespace() string
 		GetName() string
-	}, o object) {
+	}, o object,
+	) {
 		o.table, o.key = table, bus.Key(row.GetNamespace(), row.GetName())
 		out = append(out, o.put())
 	}
