@@ -114,13 +114,6 @@ func Parse(kind, name string) (Object, error) {
 // Rows are what the history is asked for.
 func (o Object) Rows() []bus.Selection { return o.Kind.rows(o.Namespace, o.Name) }
 
-func (o Object) String() string {
-	if o.Namespace == "" {
-		return o.Kind.Name + " " + o.Name
-	}
-	return o.Kind.Name + " " + o.Namespace + "/" + o.Name
-}
-
 func exact(table busv1.Table, parts ...string) bus.Selection {
 	key := bus.Key(parts...)
 	return bus.Selection{Table: table, Prefix: key, Match: func(k string) bool { return k == key }}
