@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/policy/internal/admit/rule"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/why"
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
@@ -113,6 +115,9 @@ func refusals(i int, c *explainv1.Candidate) (out []*explainv1.CandidateProblem)
 type world struct {
 	*Server
 	mine *table.Tables // the Server's
+	// The answer that was read last: most flows that stand together ask for one.
+	last *derive.Answer
+	read *inbound.Server
 }
 
 // copied makes a world that holds what is there now.
@@ -121,7 +126,7 @@ func (s *Server) copied() (*world, error) {
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	return &world{&Server{tables: tables, cluster: s.cluster, metrics: s.metrics}, tables}, nil
+	return &world{Server: &Server{tables: tables, cluster: s.cluster, metrics: s.metrics}, mine: tables}, nil
 }
 
 // apply does to a world what kubectl would do to the cluster.
@@ -220,11 +225,18 @@ func (w *world) outbound(r *explainv1.ExplainOutboundRequest, route string) (why
 
 // inbound judges who comes in. A workload that is not there lets nobody in.
 func (w *world) inbound(r *explainv1.ExplainInboundRequest, client why.Client) (why.Verdict, error) {
-	v, _, err := inboundAPI{Server: w.Server}.judge(r, client)
+	a, _, err := inboundAPI{Server: w.Server}.toldTo(r)
 	if status.Code(err) == codes.NotFound {
 		return why.Verdict{Outcome: why.Unknown, Reason: "there is no meshed workload " + r.GetWorkload()}, nil
 	}
-	return v, err
+	if err == nil && (w.last == nil || !a.Equal(w.last)) {
+		w.last = a
+		w.read, err = readable(a)
+	}
+	if err != nil {
+		return why.Verdict{}, err
+	}
+	return why.Explain(w.read, client), nil
 }
 
 func judged(v why.Verdict) *explainv1.Judgement {

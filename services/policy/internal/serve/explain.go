@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
+	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/why"
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
@@ -110,19 +111,33 @@ func (s explainAPI) explainInbound(_ context.Context, r *explainv1.ExplainInboun
 
 // judge judges a client by what the workload's proxy is told.
 func (s inboundAPI) judge(r *explainv1.ExplainInboundRequest, client why.Client) (why.Verdict, table.Subject, error) {
-	who, port, err := portOf(&inbound.PortSpec{Workload: r.GetWorkload(), Port: r.GetPort()})
-	if err != nil {
-		return why.Verdict{}, table.Subject{}, err
-	}
-	v, subject, err := s.first(who, port)
+	a, subject, err := s.toldTo(r)
 	if err != nil {
 		return why.Verdict{}, subject, err
 	}
-	answer := &inbound.Server{}
-	if err := proto.Unmarshal(v.answer.Bytes(), answer); err != nil {
-		return why.Verdict{}, subject, status.Error(codes.Internal, err.Error())
+	answer, err := readable(a)
+	if err != nil {
+		return why.Verdict{}, subject, err
 	}
 	return why.Explain(answer, client), subject, nil
+}
+
+// toldTo finds what the proxy of a workload is told.
+func (s inboundAPI) toldTo(r *explainv1.ExplainInboundRequest) (*derive.Answer, table.Subject, error) {
+	who, port, err := portOf(&inbound.PortSpec{Workload: r.GetWorkload(), Port: r.GetPort()})
+	if err != nil {
+		return nil, table.Subject{}, err
+	}
+	v, subject, err := s.first(who, port)
+	return v.answer, subject, err
+}
+
+func readable(a *derive.Answer) (*inbound.Server, error) {
+	answer := &inbound.Server{}
+	if err := proto.Unmarshal(a.Bytes(), answer); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return answer, nil
 }
 
 func reasonsOf(routes []why.RouteReason) (out []*explainv1.RouteReason) {
