@@ -52,7 +52,7 @@ const mine, far = "grove", "far"
 // objectsIn reads every object of a YAML stream as JSON.
 func objectsIn(t testing.TB, stream string) (all [][]byte) {
 	t.Helper()
-	for _, doc := range strings.Split(stream, "\n---\n") {
+	for doc := range strings.SplitSeq(stream, "\n---\n") {
 		raw, err := yaml.YAMLToJSON([]byte(doc))
 		if err != nil || string(raw) == "null" {
 			continue // some goldens are about what cannot be read
@@ -63,6 +63,7 @@ func objectsIn(t testing.TB, stream string) (all [][]byte) {
 }
 
 func surroundings(t testing.TB) (rows []bus.Change) {
+	t.Helper()
 	t.Helper()
 	for i, ns := range []string{mine, far} {
 		text := strings.NewReplacer("NS", ns, "IP", fmt.Sprint("10.2.", i)).Replace(around)
