@@ -3,7 +3,6 @@ package allow
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,6 +10,8 @@ import (
 	httppb "github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
+
+	"github.com/weftmesh/weft/proxy/internal/pattern"
 )
 
 // httpRoutes compiles routes, whose authorizations extend the server's. A server
@@ -135,7 +136,7 @@ func httpMatch(m *httppb.HttpRouteMatch) (conditions, error) {
 		c.path = path{kind: pathPrefix, text: p.Prefix}
 	case *httppb.PathMatch_Regex:
 		c.path.kind = pathRegex
-		if c.path.regex, err = whole(p.Regex); err != nil {
+		if c.path.regex, err = pattern.Whole(p.Regex); err != nil {
 			return c, err
 		}
 	default:
@@ -153,7 +154,7 @@ func httpMatch(m *httppb.HttpRouteMatch) (conditions, error) {
 		case *httppb.QueryParamMatch_Exact:
 			v.exact = kind.Exact
 		case *httppb.QueryParamMatch_Regex:
-			if v.regex, err = whole(kind.Regex); err != nil {
+			if v.regex, err = pattern.Whole(kind.Regex); err != nil {
 				return c, err
 			}
 		default:
@@ -189,7 +190,7 @@ func headers(in []*httppb.HeaderMatch) ([]value, error) {
 			v.exact = string(kind.Exact)
 		case *httppb.HeaderMatch_Regex:
 			var err error
-			if v.regex, err = whole(kind.Regex); err != nil {
+			if v.regex, err = pattern.Whole(kind.Regex); err != nil {
 				return nil, err
 			}
 		default:
@@ -198,15 +199,6 @@ func headers(in []*httppb.HeaderMatch) ([]value, error) {
 		out = append(out, v)
 	}
 	return out, nil
-}
-
-// whole compiles a pattern that must span the value.
-func whole(pattern string) (*regexp.Regexp, error) {
-	re, err := regexp.Compile(`^(?:` + pattern + `)$`)
-	if err != nil {
-		return nil, fmt.Errorf("a bad pattern: %w", err)
-	}
-	return re, nil
 }
 
 func method(m *typepb.HttpMethod) (string, error) {

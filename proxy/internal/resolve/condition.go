@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/classify"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/pattern"
 )
 
 // A Condition is what a ServiceProfile says of the requests of a route. Exactly
@@ -62,7 +63,7 @@ func conditionOf(m *destpb.RequestMatch, depth int) (*Condition, bool) {
 		c, ok := conditionOf(m.Not, depth-1)
 		return &Condition{Not: c}, ok
 	case *destpb.RequestMatch_Path:
-		expr, err := wholly(m.Path.GetRegex())
+		expr, err := pattern.Whole(m.Path.GetRegex())
 		return &Condition{Path: expr}, err == nil
 	case *destpb.RequestMatch_Method:
 		name := methodOf(m.Method)

@@ -180,8 +180,3 @@ func (v Value) takes(s string) bool {
 	}
 	return s == v.Exact
 }
-
-// wholly compiles an expression that must span the value.
-func wholly(expr string) (*regexp.Regexp, error) {
-	return regexp.Compile(`^(?:` + expr + `)$`)
-}

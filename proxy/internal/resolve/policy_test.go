@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/pattern"
 )
 
 func meta(name string) *metapb.Metadata {
@@ -181,7 +182,7 @@ func TestSelect(t *testing.T) {
 	header := Match{Headers: []Value{{Name: "X-A", Exact: "1"}}}
 	query := Match{Query: []Value{{Name: "q", Exact: "1"}}}
 	post := Match{Method: http.MethodPost}
-	digits, _ := wholly("/v[0-9]+")
+	digits, _ := pattern.Whole("/v[0-9]+")
 	route := func(name string, hosts []HostMatch, matches ...Match) Route {
 		return Route{Ref: fallback(name), Hosts: hosts, Rules: []Rule{{Matches: matches}}}
 	}

@@ -11,6 +11,8 @@ import (
 	typespb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc/codes"
+
+	"github.com/weftmesh/weft/proxy/internal/pattern"
 )
 
 func httpOf(routes []*outpb.HttpRoute, accrual *outpb.FailureAccrual) (HTTP, error) {
@@ -226,7 +228,7 @@ func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
 		out.PathKind, out.Path = PathPrefix, p.Prefix
 	case *routepb.PathMatch_Regex:
 		out.PathKind = PathRegex
-		if out.Regex, err = wholly(p.Regex); err != nil {
+		if out.Regex, err = pattern.Whole(p.Regex); err != nil {
 			return out, fmt.Errorf("reading a path match: %w", err)
 		}
 	default:
@@ -245,7 +247,7 @@ func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
 		switch expr := q.GetValue().(type) {
 		case *routepb.QueryParamMatch_Exact:
 		case *routepb.QueryParamMatch_Regex:
-			if v.Regex, err = wholly(expr.Regex); err != nil {
+			if v.Regex, err = pattern.Whole(expr.Regex); err != nil {
 				return out, fmt.Errorf("reading a query match: %w", err)
 			}
 		default:
@@ -272,7 +274,7 @@ func grpcMatch(m *grpcpb.GrpcRouteMatch) (Match, error) {
 		out.PathKind, out.Path = PathPrefix, "/"+service
 	case method != "":
 		out.PathKind = PathRegex
-		if out.Regex, err = wholly("/[^/]*/" + quote(method)); err != nil {
+		if out.Regex, err = pattern.Whole("/[^/]*/" + quote(method)); err != nil {
 			return out, fmt.Errorf("reading a method match: %w", err)
 		}
 	}
@@ -288,7 +290,7 @@ func headersOf(all []*routepb.HeaderMatch) ([]Value, error) {
 		case *routepb.HeaderMatch_Exact:
 		case *routepb.HeaderMatch_Regex:
 			var err error
-			if v.Regex, err = wholly(expr.Regex); err != nil {
+			if v.Regex, err = pattern.Whole(expr.Regex); err != nil {
 				return nil, fmt.Errorf("reading a header match: %w", err)
 			}
 		default:
