@@ -54,6 +54,8 @@ func (p *profile) next() ([]encoded, error) {
 	return []encoded{b}, nil
 }
 
+func (p *profile) close() {}
+
 func (p *profile) sent() { p.any, p.have = true, p.going }
 
 // answer follows what the profile reads and works it out.

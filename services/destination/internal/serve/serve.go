@@ -47,6 +47,7 @@ type API struct {
 	views  *views
 	count  *metrics
 	door   *door
+	crew   *crew
 
 	stop    chan struct{}
 	stopped sync.Once
@@ -62,7 +63,7 @@ func New(t *table.Table, linked Clusters, d derive.Config, c Config, reg prometh
 	}
 	m := newMetrics(reg)
 	from := origin{here: t, clusters: linked}
-	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), door: newDoor(c, reg), stop: make(chan struct{})}
+	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), door: newDoor(c, reg), crew: newCrew(c.blocked()), stop: make(chan struct{})}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weft_destination_views",
 		Help: "Answers to Get that are held, each shared by all streams that ask the same from the same place.",
@@ -71,7 +72,20 @@ func New(t *table.Table, linked Clusters, d derive.Config, c Config, reg prometh
 }
 
 // Register adds the API to a server, which must use the Codec.
-func (a *API) Register(s grpc.ServiceRegistrar) { pb.RegisterDestinationServer(s, a) }
+func (a *API) Register(s grpc.ServiceRegistrar) {
+	// The generated handlers would read the question in the goroutine that then
+	// waits for as long as the stream lives, and its stack would never be small
+	// again. So all that is deep is left to the crew.
+	handler := func(open opener) grpc.StreamHandler {
+		return func(_ any, ss grpc.ServerStream) error { return a.stream(open, nil, ss) }
+	}
+	desc := pb.Destination_ServiceDesc
+	desc.Streams = []grpc.StreamDesc{
+		{StreamName: "Get", Handler: handler(a.openGet), ServerStreams: true},
+		{StreamName: "GetProfile", Handler: handler(a.openProfile), ServerStreams: true},
+	}
+	s.RegisterService(&desc, a)
+}
 
 // Stop ends every stream with OK, so that clients go to another replica.
 func (a *API) Stop() { a.stopped.Do(func() { close(a.stop) }) }
@@ -100,11 +114,6 @@ func refused(r *derive.Refusal) *refusal {
 // begin does what both calls start with: refuse while what is missing is only
 // unknown, and read what is asked.
 func (a *API) begin(ctx context.Context, dest *pb.GetDestination) (ask.Target, ask.Client, error) {
-	select {
-	case <-a.stop:
-		return ask.Target{}, ask.Client{}, status.Error(codes.Unavailable, "this replica is stopping")
-	default:
-	}
 	if err := a.table.Synced(); err != nil {
 		return ask.Target{}, ask.Client{}, status.Error(codes.Unavailable, err.Error())
 	}
@@ -123,42 +132,51 @@ func (a *API) begin(ctx context.Context, dest *pb.GetDestination) (ask.Target, a
 
 // Get streams the endpoints of a Service.
 func (a *API) Get(dest *pb.GetDestination, ss pb.Destination_GetServer) error {
-	target, client, err := a.begin(ss.Context(), dest)
+	return a.stream(a.openGet, dest, ss)
+}
+
+// GetProfile streams what is known of a destination as a whole.
+func (a *API) GetProfile(dest *pb.GetDestination, ss pb.Destination_GetProfileServer) error {
+	return a.stream(a.openProfile, dest, ss)
+}
+
+// openGet admits a Get and says how it is answered.
+func (a *API) openGet(s *stream, dest *pb.GetDestination) error {
+	target, client, err := a.begin(s.ss.Context(), dest)
 	if err != nil {
 		return err
 	}
 	if target.IP.IsValid() {
 		return status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", target.IP)
 	}
-	leave, err := a.door.enter(visitorOf(ss.Context(), client))
+	leave, err := a.door.enter(visitorOf(s.ss.Context(), client))
 	if err != nil {
 		return err
 	}
-	defer leave()
+	s.leave = leave
 	key := table.ServiceKey(target.Namespace, target.Name)
 	if r := derive.Refused(a.table.Service(key), target.Namespace, target.Name, short(dest.GetPath())); r != nil {
 		return refused(r).status
 	}
-	watch := table.NewWatch()
-	from := &endpoints{api: a, client: client, watch: watch, path: short(dest.GetPath()), key: viewKey{service: key, instance: target.Instance, port: target.Port}}
-	defer from.close()
-	return (&stream{api: a, call: a.count.get, ss: ss, watch: watch, from: from}).run()
+	s.call, s.watch = a.count.get, table.NewWatchFunc(s.wake)
+	s.from = &endpoints{api: a, client: client, watch: s.watch, path: short(dest.GetPath()), key: viewKey{service: key, instance: target.Instance, port: target.Port}}
+	return nil
 }
 
-// GetProfile streams what is known of a destination as a whole.
-func (a *API) GetProfile(dest *pb.GetDestination, ss pb.Destination_GetProfileServer) error {
-	target, client, err := a.begin(ss.Context(), dest)
+// openProfile admits a GetProfile and says how it is answered.
+func (a *API) openProfile(s *stream, dest *pb.GetDestination) error {
+	target, client, err := a.begin(s.ss.Context(), dest)
 	if err != nil {
 		return err
 	}
-	leave, err := a.door.enter(visitorOf(ss.Context(), client))
+	leave, err := a.door.enter(visitorOf(s.ss.Context(), client))
 	if err != nil {
 		return err
 	}
-	defer leave()
-	watch := table.NewWatch()
-	from := &profile{api: a, watch: watch, target: target, client: client}
-	return (&stream{api: a, call: a.profileCall(target), ss: ss, watch: watch, from: from}).run()
+	s.leave = leave
+	s.call, s.watch = a.profileCall(target), table.NewWatchFunc(s.wake)
+	s.from = &profile{api: a, watch: s.watch, target: target, client: client}
+	return nil
 }
 
 // profileCall is what a GetProfile counts as: Linkerd counts profiles of

@@ -3,12 +3,17 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/services/destination/internal/table"
 )
@@ -25,51 +30,141 @@ const (
 var (
 	errBlocked = errors.New("the client does not read")
 	errStop    = errors.New("this process stops")
+	// errStopping is for who comes when it is already stopping.
+	errStopping = status.Error(codes.Unavailable, "this replica is stopping")
 	// A federated Service is gone or plain now: clients ask again, as with Linkerd.
 	errMoved = errors.New("the service is no longer federated")
 )
 
 // source is one question: what would turn what its client has into what is true
-// now, nothing if they agree. It is told when the client has it.
+// now, nothing if they agree. It is told when the client has it, and closed when
+// the stream is over.
 type source interface {
 	next() ([]encoded, error)
 	sent()
+	close()
 }
+
+// opener admits a stream for what was asked: it fills in call, watch and from.
+type opener func(*stream, *pb.GetDestination) error
 
 // stream is what every streaming call has in common (complaints row A2: one
 // fan-out, not one for each call). It has sent something, is woken by a change,
-// sends the difference, and never holds more than that.
+// and then sends the difference: there is no queue that could grow or overflow.
+//
+// Its own goroutine only waits for the end. The crew does all the rest, in turn
+// for whichever streams have something to say.
 type stream struct {
-	api   *API
-	call  *callMetrics
-	ss    grpc.ServerStream
+	api  *API
+	ss   grpc.ServerStream
+	open opener
+	dest *pb.GetDestination // what was asked, if that is not still to be read
+	// done gets why there is nothing more to do. What comes second is dropped.
+	done chan error
+
+	// These belong to whoever of the crew has the stream.
 	watch *table.Watch
 	from  source
+	call  *callMetrics
+	leave func()
+
+	opened atomic.Bool // call is there
+	turn   turn        // guarded by crew.mu
 }
 
-// run serves until the client leaves, the process stops, or there is no answer.
-// As with Linkerd, only a refusal ends a stream with an error: a client comes
-// back after any end.
-func (s *stream) run() error {
-	s.call.open.Inc()
-	defer s.call.open.Dec()
-	defer s.watch.Close()
-	ctx := s.ss.Context()
-	for {
-		if err := s.round(ctx); err != nil {
-			return s.end(err)
-		}
-		select {
-		case <-s.watch.C:
-		case <-ctx.Done():
-			return s.end(ctx.Err())
-		case <-s.api.stop:
-			return s.end(errStop)
-		}
+// stream serves one call until the client leaves, the process stops, or there is
+// no answer. Dest is nil if the question is still to be read.
+func (a *API) stream(open opener, dest *pb.GetDestination, ss grpc.ServerStream) error {
+	s := &stream{api: a, ss: ss, open: open, dest: dest, done: make(chan error, 1)}
+	select {
+	case <-a.stop:
+		return errStopping
+	default:
+	}
+	s.wake()
+	var err error
+	select {
+	case err = <-s.done:
+	case <-ss.Context().Done():
+		err = ss.Context().Err()
+	case <-a.stop:
+		err = errStop
+	}
+	if a.crew.retire(s) {
+		s.close()
+	}
+	return s.end(err)
+}
+
+// wake has a round made soon.
+func (s *stream) wake() { s.api.crew.wake(s) }
+
+// fail ends the stream for a reason.
+func (s *stream) fail(err error) {
+	select {
+	case s.done <- err:
+	default: // it ends already
 	}
 }
 
+// step opens the stream, or makes a round.
+func (s *stream) step(w *worker) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicked{p, debug.Stack()}
+		}
+	}()
+	if s.call == nil {
+		if s.dest == nil {
+			s.dest = new(pb.GetDestination)
+			if err := s.ss.RecvMsg(s.dest); err != nil {
+				return err //nolint:wrapcheck // a status
+			}
+		}
+		if err := s.open(s, s.dest); err != nil {
+			return err
+		}
+		s.dest = nil
+		s.call.open.Inc()
+		s.opened.Store(true)
+	}
+	return s.round(s.ss.Context(), w)
+}
+
+// close gives everything back.
+func (s *stream) close() {
+	if s.watch != nil {
+		s.watch.Close()
+		s.from.close()
+		s.call.open.Dec()
+	}
+	if s.leave != nil {
+		s.leave()
+	}
+}
+
+// panicked carries a panic to the goroutine of the call, where the server's
+// interceptors expect it.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return fmt.Sprintf("%v\n%s", p.value, p.stack) }
+
+// end is what the client is told. As with Linkerd, only a refusal ends a stream
+// with an error: a client comes back after any end.
 func (s *stream) end(err error) error {
+	var p *panicked
+	if errors.As(err, &p) {
+		panic(p)
+	}
+	if !s.opened.Load() { // it was not admitted
+		if errors.Is(err, errStop) {
+			return errStopping
+		}
+		return err
+	}
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
@@ -89,7 +184,7 @@ func (s *stream) end(err error) error {
 }
 
 // round takes the client from what it has to what is true now.
-func (s *stream) round(ctx context.Context) error {
+func (s *stream) round(ctx context.Context, w *worker) error {
 	change := s.watch.Take()
 	began := time.Now()
 	msgs, err := s.from.next()
@@ -97,7 +192,7 @@ func (s *stream) round(ctx context.Context) error {
 		return err
 	}
 	made := time.Now()
-	if err := s.send(msgs); err != nil {
+	if err := w.send(s.ss, msgs); err != nil {
 		return err
 	}
 	s.from.sent()
@@ -124,41 +219,5 @@ func (s *stream) report(ctx context.Context, c *table.Change, began, made, writt
 	}{{"derive", began, made}, {"stream write", made, written}} {
 		_, drawn := tracer.Start(ctx, span.name, trace.WithTimestamp(span.from))
 		drawn.End(trace.WithTimestamp(span.to))
-	}
-}
-
-// send writes the messages. It gives up on a client that took nothing for the
-// limit: gRPC's own Send has no deadline, so it runs beside, and ends with the
-// call. The goroutine lives only while there is something to say.
-func (s *stream) send(msgs []encoded) error {
-	var taken atomic.Int64
-	done := make(chan error, 1)
-	go func() {
-		for _, m := range msgs {
-			if err := s.ss.SendMsg(m); err != nil {
-				done <- err
-				return
-			}
-			taken.Add(1)
-		}
-		done <- nil
-	}()
-	timer := time.NewTimer(s.api.config.blocked())
-	defer timer.Stop()
-	var seen int64
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-s.api.stop:
-			return errStop
-		case <-timer.C:
-			now := taken.Load()
-			if now == seen {
-				return errBlocked
-			}
-			seen = now
-			timer.Reset(s.api.config.blocked())
-		}
 	}
 }

@@ -88,6 +88,7 @@ func (c *Change) Follow() bool {
 type Watch struct {
 	C       <-chan struct{}
 	c       chan struct{}
+	wake    func()
 	on      []watched
 	pending atomic.Pointer[Change]
 }
@@ -98,11 +99,15 @@ type watched struct {
 	topics []Topic
 }
 
-// NewWatch makes a watch of nothing.
+// NewWatch makes a watch of nothing, which is told by C.
 func NewWatch() *Watch {
 	c := make(chan struct{}, 1)
 	return &Watch{C: c, c: c}
 }
+
+// NewWatchFunc makes a watch of nothing, which is told by calls of wake; C is nil.
+// The table is locked while wake runs: it must neither block nor read the table.
+func NewWatchFunc(wake func()) *Watch { return &Watch{wake: wake} }
 
 // Watch begins to watch. Reading after Watch has returned misses nothing.
 func (t *Table) Watch(topics ...Topic) *Watch {
@@ -204,7 +209,7 @@ func (d *dirty) servers(namespace string) {
 	d.namespaces[namespace] = struct{}{}
 }
 
-// wake tells the watches of dirty topics. Sends never block.
+// wake tells the watches of dirty topics. Nothing here blocks.
 func (t *Table) wake(d *dirty, c *Change) {
 	for name := range d.topics {
 		t.tell(t.topics[name], c)
@@ -225,6 +230,10 @@ func (t *Table) tell(entry *topic, c *Change) {
 	entry.version = t.cuts
 	for w := range entry.watches {
 		w.pending.CompareAndSwap(nil, c)
+		if w.wake != nil {
+			w.wake()
+			continue
+		}
 		select {
 		case w.c <- struct{}{}:
 		default: // already awake
