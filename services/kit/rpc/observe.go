@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
@@ -15,13 +14,13 @@ import (
 
 // metrics are shared by all servers of one registry.
 type metrics struct {
-	server *grpcprom.ServerMetrics
+	calls  *calls
 	panics prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
-		server: shared(reg, grpcprom.NewServerMetrics()),
+		calls: shared(reg, newCalls()),
 		panics: shared[prometheus.Counter](reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weft_rpc_panics_total",
 			Help: "Calls that ended because their handler panicked.",

@@ -84,15 +84,11 @@ func NewServer(reg prometheus.Registerer, opts ...grpc.ServerOption) *grpc.Serve
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPingLeast, PermitWithoutStream: true}),
 		grpc.StatsHandler(otelgrpc.NewServerHandler()),
 		grpc.ChainUnaryInterceptor(
-			m.server.UnaryServerInterceptor(),
+			m.calls.unary,
 			logging.UnaryServerInterceptor(logging.LoggerFunc(log), logged...),
 			recovery.UnaryServerInterceptor(recovered),
 		),
-		grpc.ChainStreamInterceptor(
-			m.server.StreamServerInterceptor(),
-			logging.StreamServerInterceptor(logging.LoggerFunc(log), logged...),
-			recovery.StreamServerInterceptor(recovered),
-		),
+		grpc.ChainStreamInterceptor(m.stream),
 	}
 	return grpc.NewServer(append(base, opts...)...)
 }
