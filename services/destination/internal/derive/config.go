@@ -61,6 +61,9 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 // connection to it could be told how to go. Its address is left out.
 var errProxyPorts = errors.New("the proxy container's ports are unreadable")
 
+// errNotUTF8 means that a label could not be told to anybody.
+var errNotUTF8 = errors.New("a label is not UTF-8")
+
 // Weights are in units of a ten-thousandth, so that a client can scale them.
 const (
 	defaultWeight = 10000

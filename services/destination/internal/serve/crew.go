@@ -50,6 +50,12 @@ type worker struct {
 	// since is when it began to write a message, in Unix nanoseconds; 0 while it
 	// writes none.
 	since atomic.Int64
+	reads atomic.Bool // it waits for the question
+}
+
+// held tells whether its client keeps it waiting. The lock of the crew is held.
+func (w *worker) held() bool {
+	return w.steps == w.seen && (w.since.Load() != 0 || w.reads.Load())
 }
 
 func newCrew(blocked time.Duration) *crew {
@@ -112,7 +118,7 @@ func (c *crew) look() {
 	defer c.mu.Unlock()
 	now, held := time.Now(), 0
 	for w := range c.workers {
-		if w.steps == w.seen {
+		if w.held() {
 			held++
 		}
 		w.seen = w.steps

@@ -116,10 +116,14 @@ func (s *stream) step(w *worker) (err error) {
 	}()
 	if s.call == nil {
 		if s.dest == nil {
-			s.dest = new(pb.GetDestination)
-			if err := s.ss.RecvMsg(s.dest); err != nil {
+			dest := new(pb.GetDestination)
+			w.reads.Store(true)
+			err := s.ss.RecvMsg(dest)
+			w.reads.Store(false)
+			if err != nil {
 				return err //nolint:wrapcheck // a status
 			}
+			s.dest = dest
 		}
 		if err := s.open(s, s.dest); err != nil {
 			return err

@@ -51,6 +51,9 @@ func adds(labels map[string]string, addrs []derive.Addr) []encoded {
 	var msgs []encoded
 	var set []byte
 	for i, a := range addrs {
+		if set == nil {
+			set = make([]byte, 0, room(addrs[i:])+len(shared))
+		}
 		set = protowire.AppendTag(set, setAddrs, protowire.BytesType)
 		set = protowire.AppendBytes(set, a.Bytes)
 		if len(set) >= maxMessage || i == len(addrs)-1 {
@@ -59,6 +62,16 @@ func adds(labels map[string]string, addrs []derive.Addr) []encoded {
 		}
 	}
 	return msgs
+}
+
+// room is what the addresses of the next message need.
+func room(addrs []derive.Addr) (n int) {
+	for _, a := range addrs {
+		if n += protowire.SizeTag(setAddrs) + protowire.SizeBytes(len(a.Bytes)); n >= maxMessage {
+			break
+		}
+	}
+	return n
 }
 
 func removes(addrs []netip.AddrPort) []encoded {

@@ -1,0 +1,54 @@
+package derive
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+)
+
+// TestEncodeIsProtobuf: what is written by hand reads as what was meant, and
+// equal addresses have equal bytes.
+func TestEncodeIsProtobuf(t *testing.T) {
+	many := map[string]string{}
+	for i := range 30 {
+		many[fmt.Sprint("label", i)] = strings.Repeat("v", 40*i)
+	}
+	for _, labels := range []map[string]string{nil, {"": ""}, {"zone": "west-1", "é": ""}, many} {
+		meant := func() *pb.WeightedAddr {
+			wa := &pb.WeightedAddr{Weight: 10_000, TlsIdentity: &pb.TlsIdentity{ServerName: &pb.TlsIdentity_DnsLikeIdentity{Name: "a.b"}}}
+			if labels != nil {
+				wa.MetricLabels = map[string]string{}
+			}
+			for k, v := range labels {
+				wa.MetricLabels[k] = v
+			}
+			return wa
+		}
+		raw, err := encode(meant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := new(pb.WeightedAddr)
+		if err := proto.Unmarshal(raw, got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(meant(), got, protocmp.Transform()); diff != "" {
+			t.Errorf("(-meant +read):\n%s", diff)
+		}
+		if again, err := encode(meant()); err != nil || !bytes.Equal(raw, again) {
+			t.Errorf("equal addresses have other bytes: %v", err)
+		}
+		if n := proto.Size(meant()); n != len(raw) {
+			t.Errorf("%d bytes, want %d", len(raw), n)
+		}
+	}
+	if _, err := encode(&pb.WeightedAddr{MetricLabels: map[string]string{"a": "\xff"}}); err == nil {
+		t.Error("a label that is not UTF-8 was encoded")
+	}
+}
