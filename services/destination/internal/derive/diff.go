@@ -30,7 +30,7 @@ func sameSets(was, are []Set) func(a, b Addr) bool {
 			labels = maps.Equal(was[a.Set].Labels, are[b.Set].Labels)
 			equal[pair] = labels
 		}
-		return labels && bytes.Equal(a.Bytes, b.Bytes)
+		return labels && a.Near == b.Near && bytes.Equal(a.Bytes, b.Bytes)
 	}
 }
 

@@ -19,9 +19,22 @@ func TestEncodeIsProtobuf(t *testing.T) {
 	for i := range 30 {
 		many[fmt.Sprint("label", i)] = strings.Repeat("v", 40*i)
 	}
+	for near, locality := range []string{nearUnknown: "unknown", nearLocal: "local", nearRemote: "remote", nearFavoured: "local"} {
+		got := new(pb.WeightedAddr)
+		if err := proto.Unmarshal(Addr{Near: Near(near)}.Append(nil), got); err != nil {
+			t.Fatal(err)
+		}
+		want := &pb.WeightedAddr{Weight: 10_000, MetricLabels: map[string]string{"zone_locality": locality}}
+		if Near(near) == nearFavoured {
+			want.Weight = 100_000
+		}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("near %d (-meant +read):\n%s", near, diff)
+		}
+	}
 	for _, labels := range []map[string]string{nil, {"": ""}, {"zone": "west-1", "é": ""}, many} {
 		meant := func() *pb.WeightedAddr {
-			wa := &pb.WeightedAddr{Weight: 10_000, TlsIdentity: &pb.TlsIdentity{ServerName: &pb.TlsIdentity_DnsLikeIdentity{Name: "a.b"}}}
+			wa := &pb.WeightedAddr{TlsIdentity: &pb.TlsIdentity{ServerName: &pb.TlsIdentity_DnsLikeIdentity{Name: "a.b"}}}
 			if labels != nil {
 				wa.MetricLabels = map[string]string{}
 			}
@@ -47,6 +60,9 @@ func TestEncodeIsProtobuf(t *testing.T) {
 		if n := proto.Size(meant()); n != len(raw) {
 			t.Errorf("%d bytes, want %d", len(raw), n)
 		}
+	}
+	if raw, err := encode(&pb.WeightedAddr{Weight: 10_000}); err != nil || len(raw) != 0 {
+		t.Errorf("the weight, which Near has, is written: %x, %v", raw, err)
 	}
 	if _, err := encode(&pb.WeightedAddr{MetricLabels: map[string]string{"a": "\xff"}}); err == nil {
 		t.Error("a label that is not UTF-8 was encoded")

@@ -3,11 +3,6 @@ package derive
 import (
 	"net/netip"
 	"slices"
-	"unicode/utf8"
-
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/services/destination/internal/row"
 )
@@ -34,7 +29,8 @@ type Member struct {
 }
 
 // View is a complete answer to Get: the addresses in order, each with the bytes
-// of its WeightedAddr, which are shared by every stream that holds the view.
+// of its WeightedAddr, which are shared by every stream that holds the view, and
+// but for what depends on the client's zone by the views of all zones.
 type View struct {
 	// Sets is one for each member.
 	Sets  []Set
@@ -55,10 +51,13 @@ type Set struct {
 
 // Addr is one address of a view.
 type Addr struct {
-	At    netip.AddrPort
+	At netip.AddrPort
+	// Bytes are those of the WeightedAddr, without what Near tells.
 	Bytes []byte
 	// Set is the position of its member's set.
 	Set int32
+	// Near is where the client is, seen from there.
+	Near Near
 
 	from row.Backend // the rows it was made of
 }
@@ -73,9 +72,10 @@ type candidate struct {
 // ExternalName, has no addresses. Of two members with one address the first has
 // it, as a client knows an endpoint by nothing else.
 //
-// last is the previous answer to the same query of the same client, or nil.
-// Addresses whose rows did not change are taken from it, so that a change to a
-// large Service costs what changed; the answer does not depend on it.
+// last is any answer to the same query, of whichever client, or nil. Addresses
+// whose rows did not change are taken from it, so that a change to a large Service
+// costs what changed, and another zone nearly nothing; the answer does not depend
+// on it.
 func (c Config) Endpoints(members []Member, q Query, client Client, last *View) *View {
 	view := &View{Sets: make([]Set, len(members))}
 	for i, m := range members {
@@ -121,12 +121,12 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 		wa, ok := known.find(b)
 		if !ok {
 			var err error
-			if wa, err = c.backendAddr(m.Facts, b, q.Port, client.Zone); err != nil {
+			if wa, err = c.backendAddr(m.Facts, b, q.Port); err != nil {
 				view.Unusable++
 				continue
 			}
 		}
-		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, Set: int32(i), from: b.Backend})
+		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, Set: int32(i), Near: c.near(b, client.Zone), from: b.Backend})
 	}
 }
 
@@ -279,64 +279,15 @@ func (c Config) families(all []candidate) []candidate {
 
 func isPod(b candidate) bool { return b.Peer.Workload != nil && b.Peer.Workload.External == nil }
 
-// backendAddr is one address of a view, encoded.
-func (c Config) backendAddr(facts row.ServiceFacts, b candidate, asked uint16, zone string) ([]byte, error) {
+// backendAddr is one address of a view, encoded, for clients of every zone.
+func (c Config) backendAddr(facts row.ServiceFacts, b candidate, asked uint16) ([]byte, error) {
 	if b.Peer.Workload == nil {
-		wa := c.gatewayAddr(b.Endpoint.Gateway, b.at, asked)
-		wa.MetricLabels["zone_locality"] = locality(zone, "")
-		return encode(wa)
+		return encode(c.gatewayAddr(b.Endpoint.Gateway, b.at, asked))
 	}
 	at := place{at: b.at, port: b.at.Port(), zone: b.Endpoint.Zone.Value()}
 	wa, err := c.workloadAddr(b.Peer, at, facts.Servers[b.Peer.Workload.Namespace])
 	if err != nil {
 		return nil, err
 	}
-	near := locality(zone, at.zone)
-	wa.MetricLabels["zone_locality"] = near
-	if c.ZoneWeights && near == "local" {
-		wa.Weight *= zoneFactor
-	}
 	return encode(wa)
-}
-
-// labelsField is metric_labels of destination.proto's WeightedAddr.
-const labelsField protowire.Number = 4
-
-// encode is deterministic, so that equal addresses compare equal. The labels are
-// most of an address, and written by hand: by reflection they were a fifth of what
-// a stream's start costs. They come last, which no reader minds. Strings that are
-// not UTF-8 cannot come from the bus, which refuses them; the error says so should
-// it ever change.
-func encode(wa *pb.WeightedAddr) ([]byte, error) {
-	labels := wa.MetricLabels
-	wa.MetricLabels = nil
-	opts := proto.MarshalOptions{Deterministic: true}
-	var room [12]string
-	keys, n := room[:0], 0
-	for k, v := range labels {
-		if !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return nil, errNotUTF8
-		}
-		keys = append(keys, k)
-		n += labelSize(k, v) + 3 // the tag, and a length of two bytes at most
-	}
-	slices.Sort(keys)
-	b, err := opts.MarshalAppend(make([]byte, 0, opts.Size(wa)+n), wa)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range keys {
-		b = protowire.AppendTag(b, labelsField, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(labelSize(k, labels[k])))
-		b = protowire.AppendTag(b, 1, protowire.BytesType)
-		b = protowire.AppendString(b, k)
-		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		b = protowire.AppendString(b, labels[k])
-	}
-	return slices.Clip(b), nil
-}
-
-// labelSize is that of one entry of the map: both fields, with tags of a byte.
-func labelSize(key, value string) int {
-	return 2 + protowire.SizeBytes(len(key)) + protowire.SizeBytes(len(value))
 }

@@ -242,7 +242,7 @@ func writeView(t *testing.T, out *strings.Builder, v *derive.View) {
 			fmt.Fprintf(out, "%s ", labels(v.Sets[a.Set].Labels))
 		}
 		wa := &pb.WeightedAddr{}
-		if err := proto.Unmarshal(a.Bytes, wa); err != nil {
+		if err := proto.Unmarshal(a.Append(nil), wa); err != nil {
 			t.Fatal(err)
 		}
 		if got := address(wa.GetAddr()); got != a.At.String() {

@@ -83,6 +83,10 @@ func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 			if afresh := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, nil); !next.Equal(afresh) || next.Unusable != afresh.Unusable {
 				t.Fatalf("seed %d: an answer depends on the one before it", seed)
 			}
+			elsewhere := c.Endpoints([]derive.Member{{Facts: facts}}, q, derive.Client{Node: "vm-b", Zone: "west-2"}, last)
+			if same := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, elsewhere); !next.Equal(same) {
+				t.Fatalf("seed %d: an answer depends on that to another client", seed)
+			}
 			if used := explained(c, facts, q, client); !slices.Equal(used, addresses(next)) {
 				t.Fatalf("seed %d: explained as %v, answered with %v", seed, used, addresses(next))
 			}
@@ -126,7 +130,7 @@ func addresses(v *derive.View) []string {
 func fold(told map[netip.AddrPort][]byte, last, next *derive.View) {
 	add, remove := derive.Diff(last, next)
 	for _, a := range add {
-		told[a.At] = a.Bytes
+		told[a.At] = a.Append(nil)
 	}
 	for _, at := range remove {
 		delete(told, at)
@@ -138,7 +142,7 @@ func same(told map[netip.AddrPort][]byte, v *derive.View) bool {
 		return false
 	}
 	for _, a := range v.Addrs {
-		if !bytes.Equal(told[a.At], a.Bytes) {
+		if !bytes.Equal(told[a.At], a.Append(nil)) {
 			return false
 		}
 	}

@@ -159,7 +159,7 @@ func (a *API) openGet(s *stream, dest *pb.GetDestination) error {
 		return refused(r).status
 	}
 	s.call, s.watch = a.count.get, table.NewWatchFunc(s.wake)
-	s.from = &endpoints{api: a, client: client, watch: s.watch, path: short(dest.GetPath()), key: viewKey{service: key, instance: target.Instance, port: target.Port}}
+	s.from = &endpoints{api: a, client: client, watch: s.watch, path: short(dest.GetPath()), key: viewKey{question: question{service: key, instance: target.Instance, port: target.Port}}}
 	return nil
 }
 

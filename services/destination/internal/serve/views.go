@@ -3,6 +3,7 @@ package serve
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"weak"
 
 	"github.com/weftmesh/weft/services/destination/internal/derive"
@@ -15,18 +16,39 @@ type views struct {
 	config derive.Config
 	count  *metrics
 
-	mu sync.Mutex
-	m  map[viewKey]*view
+	mu  sync.Mutex
+	m   map[viewKey]*view
+	all map[question]*answers
 }
 
-// viewKey is a question. Clients of one zone share an answer; only a Service
-// with internalTrafficPolicy: Local has one for each node.
-type viewKey struct {
+// question is what is asked, from wherever.
+type question struct {
 	service, instance string
 	port              uint16
-	zone              string
-	local             bool
-	node              string // only if local
+}
+
+// answers are those to one question. A new one takes from the newest what is the
+// same for every client.
+type answers struct {
+	refs   int // guarded by views.mu
+	newest atomic.Pointer[weak.Pointer[derive.View]]
+}
+
+// base is an answer to make the next of, nil if there is none.
+func (a *answers) base() *derive.View {
+	if p := a.newest.Load(); p != nil {
+		return p.Value()
+	}
+	return nil
+}
+
+// viewKey is a question and who asks. Clients of one zone share an answer; only a Service
+// with internalTrafficPolicy: Local has one for each node.
+type viewKey struct {
+	question
+	zone  string
+	local bool
+	node  string // only if local
 }
 
 // view is a shared answer. Its mutex is held while it is made, so that of a
@@ -34,6 +56,7 @@ type viewKey struct {
 type view struct {
 	key  viewKey
 	refs int // guarded by views.mu
+	kin  *answers
 
 	mu   sync.Mutex
 	made version // of what now was made of
@@ -50,7 +73,7 @@ type step struct {
 }
 
 func newViews(from origin, c derive.Config, m *metrics) *views {
-	return &views{from: from, config: c, count: m, m: make(map[viewKey]*view)}
+	return &views{from: from, config: c, count: m, m: make(map[viewKey]*view), all: make(map[question]*answers)}
 }
 
 func (vs *views) acquire(key viewKey) *view {
@@ -58,7 +81,13 @@ func (vs *views) acquire(key viewKey) *view {
 	defer vs.mu.Unlock()
 	v := vs.m[key]
 	if v == nil {
-		v = &view{key: key}
+		kin := vs.all[key.question]
+		if kin == nil {
+			kin = new(answers)
+			vs.all[key.question] = kin
+		}
+		kin.refs++
+		v = &view{key: key, kin: kin}
 		vs.m[key] = v
 	}
 	v.refs++
@@ -68,8 +97,12 @@ func (vs *views) acquire(key viewKey) *view {
 func (vs *views) release(v *view) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if v.refs--; v.refs == 0 {
-		delete(vs.m, v.key)
+	if v.refs--; v.refs > 0 {
+		return
+	}
+	delete(vs.m, v.key)
+	if v.kin.refs--; v.kin.refs == 0 {
+		delete(vs.all, v.key.question)
 	}
 }
 
@@ -90,15 +123,21 @@ func (vs *views) current(v *view) *derive.View {
 		return v.now
 	}
 	members, made := parts.join()
+	base := v.kin.base()
+	if base == nil {
+		base = v.now
+	}
 	next := vs.config.Endpoints(members,
 		derive.Query{Port: v.key.port, Instance: v.key.instance},
-		derive.Client{Node: v.key.node, Zone: v.key.zone}, v.now)
+		derive.Client{Node: v.key.node, Zone: v.key.zone}, base)
 	vs.count.derived.Inc()
 	if next.Unusable > 0 {
 		vs.count.unusable.Add(float64(next.Unusable))
 	}
 	if !v.now.Equal(next) {
 		v.now = next
+		newest := weak.Make(next)
+		v.kin.newest.Store(&newest)
 	}
 	v.made = made
 	return v.now

@@ -55,7 +55,7 @@ func adds(labels map[string]string, addrs []derive.Addr) []encoded {
 			set = make([]byte, 0, room(addrs[i:])+len(shared))
 		}
 		set = protowire.AppendTag(set, setAddrs, protowire.BytesType)
-		set = protowire.AppendBytes(set, a.Bytes)
+		set = a.Append(protowire.AppendVarint(set, uint64(a.Size())))
 		if len(set) >= maxMessage || i == len(addrs)-1 {
 			msgs = append(msgs, wrap(updateAdd, append(set, shared...)))
 			set = nil
@@ -67,7 +67,7 @@ func adds(labels map[string]string, addrs []derive.Addr) []encoded {
 // room is what the addresses of the next message need.
 func room(addrs []derive.Addr) (n int) {
 	for _, a := range addrs {
-		if n += protowire.SizeTag(setAddrs) + protowire.SizeBytes(len(a.Bytes)); n >= maxMessage {
+		if n += protowire.SizeTag(setAddrs) + protowire.SizeBytes(a.Size()); n >= maxMessage {
 			break
 		}
 	}
