@@ -1,12 +1,18 @@
 package serve
 
 import (
+	"cmp"
+	"context"
+	"hash/maphash"
+	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 )
 
 // crew makes the rounds of all streams. A stream that waits then needs no more
@@ -23,6 +29,8 @@ type crew struct {
 	mu      sync.Mutex
 	queue   []*stream
 	head    int // of the queue: what is before is done
+	sorted  int // of the queue: what is before is in order of connections
+	seed    maphash.Seed
 	workers map[*worker]struct{}
 	timer   *time.Timer
 	soon    bool // it is set for the next moment
@@ -59,7 +67,19 @@ func (w *worker) held() bool {
 }
 
 func newCrew(blocked time.Duration) *crew {
-	return &crew{blocked: blocked, most: 2 * runtime.GOMAXPROCS(0), workers: make(map[*worker]struct{})}
+	return &crew{blocked: blocked, most: 2 * runtime.GOMAXPROCS(0), workers: make(map[*worker]struct{}), seed: maphash.MakeSeed()}
+}
+
+// conn is a number for a call's connection.
+func (c *crew) conn(ctx context.Context) uint64 {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return 0
+	}
+	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
+		return maphash.Comparable(c.seed, tcp.AddrPort())
+	}
+	return 0
 }
 
 // wake queues a stream, unless it is over or queued already.
@@ -81,7 +101,7 @@ func (c *crew) push(s *stream) {
 	if c.head > 1024 && c.head > len(c.queue)/2 {
 		n := copy(c.queue, c.queue[c.head:])
 		clear(c.queue[n:])
-		c.queue, c.head = c.queue[:n], 0
+		c.queue, c.sorted, c.head = c.queue[:n], max(0, c.sorted-c.head), 0
 	}
 	s.turn = turnQueued
 	c.queue = append(c.queue, s)
@@ -147,6 +167,12 @@ func (c *crew) take(w *worker) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.head < len(c.queue) {
+		if c.head >= c.sorted {
+			// What ten thousand are told goes out connection by connection, so that
+			// each writes all of its own at once. What comes later waits its turn.
+			slices.SortStableFunc(c.queue[c.head:], func(a, b *stream) int { return cmp.Compare(a.conn, b.conn) })
+			c.sorted = len(c.queue)
+		}
 		s := c.queue[c.head]
 		c.queue[c.head] = nil
 		c.head++
@@ -158,7 +184,7 @@ func (c *crew) take(w *worker) *stream {
 		w.steps++
 		return s
 	}
-	c.head, c.queue = 0, c.queue[:0]
+	c.head, c.sorted, c.queue = 0, 0, c.queue[:0]
 	if cap(c.queue) > 1024 {
 		c.queue = nil // what a storm needed is not kept
 	}

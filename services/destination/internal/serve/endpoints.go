@@ -3,6 +3,7 @@ package serve
 import (
 	"github.com/weftmesh/weft/services/destination/internal/ask"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/row"
 	"github.com/weftmesh/weft/services/destination/internal/table"
 )
 
@@ -20,6 +21,9 @@ type endpoints struct {
 	going *step
 	// union says that the Service was federated when it was last looked at.
 	union bool
+	// plain is the Service's row if it was answered from itself alone: while the
+	// row stays there is nothing else to follow.
+	plain *row.Service
 }
 
 // next finds the shared view for where the client is now, and the step to it.
@@ -61,9 +65,14 @@ func (e *endpoints) next() ([]encoded, error) {
 // be answered: a cluster that is not linked, and for a client that has nothing
 // yet, one whose state is on its way. A client that has something keeps it.
 func (e *endpoints) origin() error {
+	before := e.api.table.Service(e.key.service)
+	if before != nil && before == e.plain {
+		return nil
+	}
+	e.plain = nil
 	all := e.api.from.parts(e.key.service)
 	e.api.from.follow(e.watch, e.key.service, e.client.Node, all)
-	s := e.api.table.Service(e.key.service)
+	s := e.api.table.Service(e.key.service) // again: what is read before it is followed may be missed
 	union := s != nil && s.Federated
 	if e.union && !union {
 		return errMoved
@@ -87,6 +96,9 @@ func (e *endpoints) origin() error {
 				return refused(r)
 			}
 		}
+	}
+	if s == before && all.plain(e.key.service) {
+		e.plain = s
 	}
 	return nil
 }

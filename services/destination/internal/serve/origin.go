@@ -70,6 +70,12 @@ func (o origin) parts(service string) parts {
 	return all
 }
 
+// plain tells whether these are the Service itself and nothing else, as nearly
+// always. They stay so for as long as its row does.
+func (all parts) plain(service string) bool {
+	return len(all) == 1 && all[0].Cluster == "" && all[0].key == service
+}
+
 // follow watches all that the answer about a Service reads.
 func (o origin) follow(w *table.Watch, service, node string, all parts) {
 	here := []table.Topic{table.Endpoints(service)}

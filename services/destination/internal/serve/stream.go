@@ -69,13 +69,14 @@ type stream struct {
 	leave func()
 
 	opened atomic.Bool // call is there
+	conn   uint64      // tells connections apart, mostly
 	turn   turn        // guarded by crew.mu
 }
 
 // stream serves one call until the client leaves, the process stops, or there is
 // no answer. Dest is nil if the question is still to be read.
 func (a *API) stream(open opener, dest *pb.GetDestination, ss grpc.ServerStream) error {
-	s := &stream{api: a, ss: ss, open: open, dest: dest, done: make(chan error, 1)}
+	s := &stream{api: a, ss: ss, open: open, dest: dest, done: make(chan error, 1), conn: a.crew.conn(ss.Context())}
 	select {
 	case <-a.stop:
 		return errStopping

@@ -7,6 +7,7 @@ import (
 	"weak"
 
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/row"
 )
 
 // views holds one answer for all streams that ask the same question from the
@@ -61,6 +62,8 @@ type view struct {
 	mu   sync.Mutex
 	made version // of what now was made of
 	now  *derive.View
+	// plain is the Service's row if made is of it alone.
+	plain *row.Service
 	// The last step that was encoded, for the other streams that take it. It is
 	// weak: once they have, a view must not hold a second copy of itself.
 	step weak.Pointer[step]
@@ -118,6 +121,10 @@ func (vs *views) size() int {
 func (vs *views) current(v *view) *derive.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if s, at := vs.from.here.Look(v.key.service); s != nil && s == v.plain && at == v.made[0].at {
+		return v.now
+	}
+	s := vs.from.here.Service(v.key.service)
 	parts := vs.from.parts(v.key.service)
 	if v.now != nil && slices.Equal(v.made, parts.version()) {
 		return v.now
@@ -139,7 +146,9 @@ func (vs *views) current(v *view) *derive.View {
 		newest := weak.Make(next)
 		v.kin.newest.Store(&newest)
 	}
-	v.made = made
+	if v.made, v.plain = made, nil; parts.plain(v.key.service) {
+		v.plain = s
+	}
 	return v.now
 }
 

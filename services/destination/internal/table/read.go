@@ -20,6 +20,16 @@ func (t *Table) Service(key string) *row.Service {
 	return nil
 }
 
+// Look is a Service's own row with the version that Endpoints would return.
+func (t *Table) Look(key string) (s *row.Service, version uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if s := t.services[key]; s != nil {
+		return s.row, t.version(Endpoints(key))
+	}
+	return nil, t.version(Endpoints(key))
+}
+
 // Zone is the zone of a node, "" when either is unknown.
 func (t *Table) Zone(node string) string {
 	if node == "" {
