@@ -18,7 +18,7 @@ const (
 	// defaultClientStreams is five times what the busiest proxy of the field has
 	// open: a stream of each call for some thousand targets.
 	defaultClientStreams = 10_000
-	// defaultStreams bounds memory: a stream costs some 15 KiB.
+	// defaultStreams bounds memory: a stream costs some 16 KiB.
 	defaultStreams = 150_000
 	// headerIdentity is what this pod's own proxy says of who connects.
 	headerIdentity = "l5d-client-id"
