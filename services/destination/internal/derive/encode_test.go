@@ -3,6 +3,7 @@ package derive
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -38,9 +39,7 @@ func TestEncodeIsProtobuf(t *testing.T) {
 			if labels != nil {
 				wa.MetricLabels = map[string]string{}
 			}
-			for k, v := range labels {
-				wa.MetricLabels[k] = v
-			}
+			maps.Copy(wa.MetricLabels, labels)
 			return wa
 		}
 		raw, err := encode(meant())

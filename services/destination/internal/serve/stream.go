@@ -160,8 +160,7 @@ func (p *panicked) Error() string { return fmt.Sprintf("%v\n%s", p.value, p.stac
 // end is what the client is told. As with Linkerd, only a refusal ends a stream
 // with an error: a client comes back after any end.
 func (s *stream) end(err error) error {
-	var p *panicked
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*panicked](err); ok {
 		panic(p)
 	}
 	if !s.opened.Load() { // it was not admitted
