@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
@@ -14,13 +15,13 @@ import (
 
 // metrics are shared by all servers of one registry.
 type metrics struct {
-	calls  *calls
+	server *grpcprom.ServerMetrics
 	panics prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
-		calls: shared(reg, newCalls()),
+		server: shared(reg, grpcprom.NewServerMetrics()),
 		panics: shared[prometheus.Counter](reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weft_rpc_panics_total",
 			Help: "Calls that ended because their handler panicked.",

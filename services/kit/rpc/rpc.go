@@ -83,11 +83,15 @@ func NewServer(reg prometheus.Registerer, opts ...grpc.ServerOption) *grpc.Serve
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPingLeast, PermitWithoutStream: true}),
 		grpc.StatsHandler(newTraces()),
 		grpc.ChainUnaryInterceptor(
-			m.calls.unary,
+			m.server.UnaryServerInterceptor(),
 			logging.UnaryServerInterceptor(logging.LoggerFunc(log), logged...),
 			recovery.UnaryServerInterceptor(recovered),
 		),
-		grpc.ChainStreamInterceptor(m.stream),
+		grpc.ChainStreamInterceptor(
+			m.server.StreamServerInterceptor(),
+			logging.StreamServerInterceptor(logging.LoggerFunc(log), logged...),
+			recovery.StreamServerInterceptor(recovered),
+		),
 	}
 	return grpc.NewServer(append(base, opts...)...)
 }
