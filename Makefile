@@ -28,7 +28,7 @@ build:        ## compile every package, and every binary into .bin
 demo: binaries ## run a whole small mesh on this machine, with a live table; Ctrl-C stops it
 	$(BIN)/weft demo
 test: racebins ## run every test with the race detector, the process tests and the demo's check
-	WEFT_BIN=$(RACEBIN) WEFT_KUBE_BIN=$(BIN)/kube go test -race -p 3 -timeout 30m work
+	WEFT_BIN=$(RACEBIN) WEFT_BIN_SUM=$$(cat $(RACEBIN)/* | sha256sum) WEFT_KUBE_BIN=$(BIN)/kube go test -race -p 3 -timeout 30m work
 	$(RACEBIN)/weft demo --check
 race: test    ## the same as test, which always runs with the race detector
 check: binaries ## run the demo for a few seconds and verify mTLS, denial and loss of a replica
