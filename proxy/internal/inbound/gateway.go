@@ -9,7 +9,6 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
-	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // Gateway carries on what a peer of another cluster asks for by name, as the
@@ -65,13 +64,10 @@ func (in *Inbound) serves(name string) bool {
 // gatewayTCP carries bytes to a name. An error leaves the connection and done to
 // the caller.
 func (in *Inbound) gatewayTCP(ctx context.Context, c net.Conn, s *session, done func()) error {
-	policy, changed := s.port.current()
-	v := policy.TCP(s.client)
-	if !v.Allowed {
-		in.decided(tell.InboundTCPDeny, s, v)
-		return errDenied
+	_, changed, err := in.admit(s)
+	if err != nil {
+		return err
 	}
-	in.decided(tell.InboundTCPAllow, s, v)
 	switch {
 	case s.client.ID == in.deps.Identity.Name():
 		return errCircle
@@ -79,20 +75,11 @@ func (in *Inbound) gatewayTCP(ctx context.Context, c net.Conn, s *session, done 
 		return errDomain
 	}
 	down := in.source(s).Wrap(c)
-	ended := make(chan struct{})
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		in.recheck(s, changed, ended, func() { _ = down.Close() })
-	}()
-	stop := context.AfterFunc(ctx, func() { _ = down.Close() })
-	if err := in.deps.Gateway.TCP(down, s.gateway); err != nil {
-		in.log.Info("gateway connection failed", "identity", s.client.ID, "name", s.gateway, "error", err)
-	}
-	stop()
-	close(ended)
-	<-watching
-	_ = down.Close()
+	in.guard(ctx, s, changed, func() {
+		if err := in.deps.Gateway.TCP(down, s.gateway); err != nil {
+			in.log.Info("gateway connection failed", "identity", s.client.ID, "name", s.gateway, "error", err)
+		}
+	}, func() { _ = down.Close() })
 	done()
 	return nil
 }

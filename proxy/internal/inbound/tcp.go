@@ -19,15 +19,9 @@ const (
 // tcp forwards bytes both ways while the port's policy allows it. An error
 // leaves the connection and done to the caller.
 func (in *Inbound) tcp(ctx context.Context, c net.Conn, s *session, done func()) error {
-	policy, changed := s.port.current()
-	v := policy.TCP(s.client)
-	if !v.Allowed {
-		in.decided(tell.InboundTCPDeny, s, v)
-		return errDenied
-	}
-	in.decided(tell.InboundTCPAllow, s, v)
-	if v.Audited {
-		in.log.Info("connection allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
+	v, changed, err := in.admit(s)
+	if err != nil {
+		return err
 	}
 	labels := s.labels.And(verdictLabels(v, s.target.Port()))
 	up, err := in.dial(ctx, s)
@@ -37,21 +31,42 @@ func (in *Inbound) tcp(ctx context.Context, c net.Conn, s *session, done func())
 	down := in.deps.Metrics.TCP(labels.With("peer", "src")).Wrap(c)
 	app := in.deps.Metrics.TCP(labels.With("peer", "dst")).Wrap(up)
 
+	in.guard(ctx, s, changed, func() { join(down, app) }, func() { _ = down.Close(); _ = app.Close() })
+	done()
+	return nil
+}
+
+// admit judges a connection, and returns the verdict and what tells that the
+// policy has changed since.
+func (in *Inbound) admit(s *session) (allow.Verdict, <-chan struct{}, error) {
+	policy, changed := s.port.current()
+	v := policy.TCP(s.client)
+	if !v.Allowed {
+		in.decided(tell.InboundTCPDeny, s, v)
+		return v, nil, errDenied
+	}
+	in.decided(tell.InboundTCPAllow, s, v)
+	if v.Audited {
+		in.log.Info("connection allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
+	}
+	return v, changed, nil
+}
+
+// guard carries a connection that was admitted, and cuts it when the policy no
+// longer allows it or ctx ends. Both ends are cut when it returns.
+func (in *Inbound) guard(ctx context.Context, s *session, changed <-chan struct{}, carry, cut func()) {
 	ended := make(chan struct{})
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		in.recheck(s, changed, ended, func() { _ = down.Close(); _ = app.Close() })
+		in.recheck(s, changed, ended, cut)
 	}()
-	stop := context.AfterFunc(ctx, func() { _ = down.Close(); _ = app.Close() })
-	join(down, app)
+	stop := context.AfterFunc(ctx, cut)
+	carry()
 	stop()
 	close(ended)
 	<-watching
-	_ = down.Close()
-	_ = app.Close()
-	done()
-	return nil
+	cut()
 }
 
 // recheck asks the policy again whenever it changes, and cuts the connection
