@@ -94,7 +94,7 @@ The bus is found as by weft status.`,
 		if err != nil {
 			return err
 		}
-		return writeHistory(cmd.OutOrStdout(), *format, answer)
+		return write(cmd.OutOrStdout(), *format, "history", answer, history.Text, history.JSON)
 	}
 	return cmd
 }
@@ -167,20 +167,6 @@ func askHistory(ctx context.Context, asking ask.Config, domain string, a history
 		return history.Answer{}, history.Explain(err, a, story.Kept)
 	}
 	return history.From(a, story), nil
-}
-
-func writeHistory(w io.Writer, format output, a history.Answer) error {
-	text := history.Text(a)
-	if format == "json" {
-		var err error
-		if text, err = history.JSON(a); err != nil {
-			return err
-		}
-	}
-	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("writing the history: %w", err)
-	}
-	return nil
 }
 
 // quiet keeps the bus's own log lines away: our errors say it better.

@@ -80,7 +80,7 @@ kubeconfig the one on this machine.`,
 		if err != nil {
 			return err
 		}
-		return write(cmd.OutOrStdout(), *format, status)
+		return write(cmd.OutOrStdout(), *format, "status", status, show.Text, show.JSON)
 	}
 	return cmd
 }
@@ -108,17 +108,17 @@ func askStatus(ctx context.Context, cfg ask.Config, progress io.Writer) (show.St
 	return show.From(answer.Roll, answer.Cluster, source, answer.At), nil
 }
 
-// write writes the status in the format that was asked for.
-func write(w io.Writer, format output, status show.Status) error {
-	text := show.Text(status)
+// write writes an answer in the format that was asked for; what names it in errors.
+func write[A any](w io.Writer, format output, what string, answer A, asText func(A) string, asJSON func(A) (string, error)) error {
+	text := asText(answer)
 	if format == "json" {
 		var err error
-		if text, err = show.JSON(status); err != nil {
+		if text, err = asJSON(answer); err != nil {
 			return err
 		}
 	}
 	if _, err := io.WriteString(w, text); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+		return fmt.Errorf("writing the %s: %w", what, err)
 	}
 	return nil
 }
