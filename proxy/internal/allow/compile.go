@@ -1,16 +1,15 @@
 package allow
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/linkerd/linkerd2-proxy-api/go/meta"
-	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
+
+	"github.com/weftmesh/weft/proxy/internal/address"
 )
 
 // Compile reads the control plane's message. A message it cannot read gives a
@@ -98,13 +97,13 @@ func compileAuthz(a *pb.Authz) (authorization, error) {
 		return out, errors.New("no networks")
 	}
 	for _, n := range a.GetNetworks() {
-		p, err := prefix(n.GetNet())
+		p, err := address.Network(n.GetNet().GetIp(), n.GetNet().GetPrefixLen())
 		if err != nil {
 			return out, err
 		}
 		c := network{net: p}
 		for _, e := range n.GetExcept() {
-			x, err := prefix(e)
+			x, err := address.Network(e.GetIp(), e.GetPrefixLen())
 			if err != nil {
 				return out, err
 			}
@@ -143,23 +142,6 @@ func suffix(parts []string) string {
 		return ""
 	}
 	return "." + strings.Join(parts, ".")
-}
-
-func prefix(n *netpb.IPNetwork) (netip.Prefix, error) {
-	var addr netip.Addr
-	switch ip := n.GetIp().GetIp().(type) {
-	case *netpb.IPAddress_Ipv4:
-		addr = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, ip.Ipv4)))
-	case *netpb.IPAddress_Ipv6:
-		b := binary.BigEndian.AppendUint64(nil, ip.Ipv6.GetFirst())
-		addr = netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(b, ip.Ipv6.GetLast())))
-	default:
-		return netip.Prefix{}, errors.New("a network without an address")
-	}
-	if n.GetPrefixLen() > uint32(addr.BitLen()) {
-		return netip.Prefix{}, fmt.Errorf("a network of %d bits", n.GetPrefixLen())
-	}
-	return netip.PrefixFrom(addr, int(n.GetPrefixLen())).Masked(), nil
 }
 
 // labelRef reads the labels by which policies were named before there was

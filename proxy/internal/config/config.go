@@ -83,6 +83,15 @@ type Backoff struct {
 	Jitter   float64
 }
 
+// After is the delay before try n (from 0); random is in [0, 1).
+func (b Backoff) After(n int, random float64) time.Duration {
+	d := b.Max
+	if n < 30 && b.Min<<n < b.Max && b.Min<<n > 0 {
+		d = b.Min << n
+	}
+	return d + time.Duration(float64(d)*b.Jitter*random)
+}
+
 // Windows are HTTP/2 flow-control windows in bytes.
 type Windows struct{ Stream, Conn uint32 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 )
 
 // Stream is what Watch reads: a gRPC client stream.
@@ -62,9 +63,9 @@ func WatchWith[T any](ctx context.Context, opt Options, open func(context.Contex
 		if (opt.Always || !received) && slices.Contains(opt.Fatal, status.Code(err)) {
 			return fmt.Errorf("watching %s: %w", opt.Name, err)
 		}
-		wait := delay(opt.Backoff, attempt, rand.Float64()) //nolint:gosec // spread, not secrecy
+		wait := opt.Backoff.After(attempt, rand.Float64()) //nolint:gosec // spread, not secrecy
 		opt.Log.Debug("watch ended, opening it again", "watch", opt.Name, "error", err, "messages", n, "again_in", wait)
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}
@@ -121,25 +122,5 @@ func expire(cancel context.CancelCauseFunc, after time.Duration) *time.Timer {
 func stop(t *time.Timer) {
 	if t != nil {
 		t.Stop()
-	}
-}
-
-// delay doubles from Min to Max and adds up to Jitter of it.
-func delay(b config.Backoff, attempt int, random float64) time.Duration {
-	d := b.Max
-	if attempt < 30 && b.Min<<attempt < b.Max && b.Min<<attempt > 0 {
-		d = b.Min << attempt
-	}
-	return d + time.Duration(float64(d)*b.Jitter*random)
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -14,6 +14,8 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/identity"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
+
+	"github.com/weftmesh/weft/proxy/internal/pause"
 )
 
 const (
@@ -55,11 +57,7 @@ func (l *Local) Run(ctx context.Context) error {
 			l.metrics.failed()
 			l.log.Warn("the certificate was not renewed", "error", err, "again_in", wait, "expires", l.Expires())
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

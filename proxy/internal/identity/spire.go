@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spiffe/go-spiffe/v2/proto/spiffe/workload"
 	"google.golang.org/grpc"
@@ -17,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/weftmesh/weft/proxy/internal/pause"
 )
 
 // followSPIRE takes key, certificate and trust anchors from SPIRE's Workload API
@@ -43,26 +44,12 @@ func (l *Local) followSPIRE(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		wait := l.spireBackoff(attempt)
+		wait := l.cfg.SPIRE.Backoff.After(attempt, l.jitter())
 		l.log.Warn("SPIRE is asked again", "error", err, "again_in", wait, "expires", l.Expires())
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// spireBackoff doubles from the least to the most, and adds the jitter.
-func (l *Local) spireBackoff(attempt int) time.Duration {
-	b := l.cfg.SPIRE.Backoff
-	d := b.Max
-	if attempt < 30 && b.Min<<attempt < b.Max {
-		d = b.Min << attempt
-	}
-	return d + time.Duration(float64(d)*b.Jitter*l.jitter())
 }
 
 // readSPIRE reads one stream to its end, and reports whether it gave anything of

@@ -14,6 +14,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -68,7 +69,7 @@ func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, clients *doo
 		}
 		if err != nil {
 			in.log.Warn("admin connection not accepted", "error", err)
-			pause(ctx, 50*time.Millisecond)
+			pause.For(ctx, 50*time.Millisecond)
 			continue
 		}
 		go func() {

@@ -26,6 +26,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/listen"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/profile"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
@@ -148,16 +149,7 @@ func (in *Inbound) accept(ctx context.Context) {
 			return
 		default:
 			in.log.Warn("inbound connection not accepted", "error", err)
-			pause(ctx, 50*time.Millisecond)
+			pause.For(ctx, 50*time.Millisecond)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/control"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 )
 
 const (
@@ -296,7 +297,7 @@ func (s *policies) follow(ctx context.Context, p *port) {
 		}
 		p.answered()
 		s.log.Warn("the policy service refuses to describe a port, the default policy stays", "port", p.number, "error", err)
-		pause(ctx, refusedAgain)
+		pause.For(ctx, refusedAgain)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
-	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
+	"github.com/weftmesh/weft/proxy/internal/address"
 )
 
 // controls is a destination and a policy service whose answers a test sets.
@@ -233,13 +233,8 @@ func opaquePolicy(authority string) *outpb.OutboundPolicy {
 	return &outpb.OutboundPolicy{Metadata: serviceMeta("web"), Protocol: &outpb.ProxyProtocol{Kind: &outpb.ProxyProtocol_Opaque_{Opaque: opaqueOf(balancerOf(authority))}}}
 }
 
-func protoAddr(a netip.AddrPort) *netpb.TcpAddress {
-	b := a.Addr().As4()
-	return &netpb.TcpAddress{Ip: &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv4{Ipv4: uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])}}, Port: uint32(a.Port())}
-}
-
 func plain(a netip.AddrPort) *destpb.WeightedAddr {
-	return &destpb.WeightedAddr{Addr: protoAddr(a), Weight: 10000}
+	return &destpb.WeightedAddr{Addr: address.TCP(a), Weight: 10000}
 }
 
 // hinted is an endpoint without identity whose proxy takes HTTP/2.

@@ -30,6 +30,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/listen"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
@@ -215,16 +216,7 @@ func (o *Outbound) accept(ctx context.Context, l net.Listener) error {
 			return nil
 		default:
 			o.log.Warn("outbound connection not accepted", "error", err)
-			pause(ctx, 50*time.Millisecond)
+			pause.For(ctx, 50*time.Millisecond)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/tell"
@@ -223,7 +224,7 @@ func (x *exchange) backoff(ctx context.Context, n int) bool {
 	if b.Min <= 0 {
 		return ctx.Err() == nil
 	}
-	pause(ctx, balance.Backoff(b).After(n, random()))
+	pause.For(ctx, balance.Backoff(b).After(n, random()))
 	return ctx.Err() == nil
 }
 

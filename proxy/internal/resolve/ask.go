@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
+	"github.com/weftmesh/weft/proxy/internal/address"
 	"github.com/weftmesh/weft/proxy/internal/control"
 )
 
@@ -66,7 +67,7 @@ func (a *policyStream) wefts() error {
 func (a *policyStream) linkerds() error {
 	spec := &outpb.TrafficSpec{SourceWorkload: a.r.Workload}
 	if a.t.Addr.IsValid() {
-		spec.Target = &outpb.TrafficSpec_Addr{Addr: protoAddr(a.t.Addr)}
+		spec.Target = &outpb.TrafficSpec_Addr{Addr: address.TCP(a.t.Addr)}
 	} else {
 		spec.Target = &outpb.TrafficSpec_Authority{Authority: a.t.Authority}
 	}

@@ -11,6 +11,8 @@ import (
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
+
+	"github.com/weftmesh/weft/proxy/internal/address"
 )
 
 // Hint says what the proxy in front of an endpoint prefers to be spoken to in.
@@ -122,41 +124,6 @@ func addrOf(a *netpb.TcpAddress) (netip.AddrPort, bool) {
 	if a.GetPort() == 0 || a.GetPort() > 65535 {
 		return netip.AddrPort{}, false
 	}
-	ip, ok := ipOf(a.GetIp())
-	return netip.AddrPortFrom(ip, uint16(a.GetPort())), ok
-}
-
-func ipOf(ip *netpb.IPAddress) (netip.Addr, bool) {
-	switch v := ip.GetIp().(type) {
-	case *netpb.IPAddress_Ipv4:
-		n := v.Ipv4
-		return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}), true
-	case *netpb.IPAddress_Ipv6:
-		var b [16]byte
-		for i := range 8 {
-			b[i] = byte(v.Ipv6.GetFirst() >> (56 - 8*i))
-			b[8+i] = byte(v.Ipv6.GetLast() >> (56 - 8*i))
-		}
-		return netip.AddrFrom16(b).Unmap(), true
-	}
-	return netip.Addr{}, false
-}
-
-// protoAddr is the reverse of addrOf.
-func protoAddr(a netip.AddrPort) *netpb.TcpAddress {
-	out := &netpb.TcpAddress{Port: uint32(a.Port())}
-	if ip := a.Addr().Unmap(); ip.Is4() {
-		b := ip.As4()
-		n := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-		out.Ip = &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv4{Ipv4: n}}
-		return out
-	}
-	b := a.Addr().As16()
-	v6 := &netpb.IPv6{}
-	for i := range 8 {
-		v6.First = v6.First<<8 | uint64(b[i])
-		v6.Last = v6.Last<<8 | uint64(b[8+i])
-	}
-	out.Ip = &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv6{Ipv6: v6}}
-	return out
+	ip, ok := address.IP(a.GetIp())
+	return netip.AddrPortFrom(ip.Unmap(), uint16(a.GetPort())), ok
 }

@@ -8,10 +8,12 @@ import (
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
+
+	"github.com/weftmesh/weft/proxy/internal/address"
 )
 
 func addr(s string) *destpb.WeightedAddr {
-	return &destpb.WeightedAddr{Addr: protoAddr(netip.MustParseAddrPort(s))}
+	return &destpb.WeightedAddr{Addr: address.TCP(netip.MustParseAddrPort(s))}
 }
 
 func add(addrs ...string) *destpb.Update {
@@ -25,7 +27,7 @@ func add(addrs ...string) *destpb.Update {
 func remove(addrs ...string) *destpb.Update {
 	set := &destpb.AddrSet{}
 	for _, a := range addrs {
-		set.Addrs = append(set.Addrs, protoAddr(netip.MustParseAddrPort(a)))
+		set.Addrs = append(set.Addrs, address.TCP(netip.MustParseAddrPort(a)))
 	}
 	return &destpb.Update{Update: &destpb.Update_Remove{Remove: set}}
 }
@@ -143,7 +145,7 @@ func TestEndpointOf(t *testing.T) {
 	if e, _ := endpointOf(w, nil); e.InboundPort != 0 {
 		t.Errorf("inbound port %d", e.InboundPort)
 	}
-	for _, bad := range []*netpb.TcpAddress{nil, {}, {Port: 80}, {Ip: protoAddr(want.Addr).Ip}, {Ip: protoAddr(want.Addr).Ip, Port: 65536}} {
+	for _, bad := range []*netpb.TcpAddress{nil, {}, {Port: 80}, {Ip: address.TCP(want.Addr).Ip}, {Ip: address.TCP(want.Addr).Ip, Port: 65536}} {
 		if e, ok := endpointOf(&destpb.WeightedAddr{Addr: bad}, nil); ok {
 			t.Errorf("%v became %v", bad, e)
 		}
@@ -159,7 +161,7 @@ func FuzzAddr(f *testing.F) {
 			return
 		}
 		in := netip.AddrPortFrom(ip.Unmap(), port)
-		if got, ok := addrOf(protoAddr(in)); !ok || got != in {
+		if got, ok := addrOf(address.TCP(in)); !ok || got != in {
 			t.Errorf("%v became %v, %v", in, got, ok)
 		}
 	})

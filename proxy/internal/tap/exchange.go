@@ -1,17 +1,16 @@
 package tap
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
 	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
-	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/tap"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/weftmesh/weft/proxy/internal/address"
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
@@ -135,7 +134,7 @@ func (x *Exchange) eos(e End) *pb.Eos {
 func (x *Exchange) event(h *pb.TapEvent_Http) *pb.TapEvent {
 	q := x.request
 	e := &pb.TapEvent{
-		Source: tcp(q.Source), Destination: tcp(q.Destination), ProxyDirection: pb.TapEvent_INBOUND,
+		Source: address.TCP(q.Source), Destination: address.TCP(q.Destination), ProxyDirection: pb.TapEvent_INBOUND,
 		SourceMeta:      &pb.TapEvent_EndpointMeta{Labels: q.SourceLabels},
 		DestinationMeta: &pb.TapEvent_EndpointMeta{Labels: q.DestinationLabels},
 		RouteMeta:       &pb.TapEvent_RouteMeta{Labels: q.RouteLabels},
@@ -145,22 +144,6 @@ func (x *Exchange) event(h *pb.TapEvent_Http) *pb.TapEvent {
 		e.ProxyDirection = pb.TapEvent_OUTBOUND
 	}
 	return e
-}
-
-func tcp(a netip.AddrPort) *netpb.TcpAddress {
-	ip := a.Addr().Unmap()
-	out := &netpb.TcpAddress{Port: uint32(a.Port())}
-	switch {
-	case ip.Is4():
-		b := ip.As4()
-		out.Ip = &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}
-	case ip.Is6():
-		b := ip.As16()
-		out.Ip = &netpb.IPAddress{Ip: &netpb.IPAddress_Ipv6{Ipv6: &netpb.IPv6{
-			First: binary.BigEndian.Uint64(b[:8]), Last: binary.BigEndian.Uint64(b[8:]),
-		}}}
-	}
-	return out
 }
 
 func method(s string) *typepb.HttpMethod {

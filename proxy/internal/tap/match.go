@@ -1,15 +1,15 @@
 package tap
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
-	netpb "github.com/linkerd/linkerd2-proxy-api/go/net"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/tap"
+
+	"github.com/weftmesh/weft/proxy/internal/address"
 )
 
 // A match decides whether a request is shown. It is pure.
@@ -55,10 +55,10 @@ func compileAt(m *pb.ObserveRequest_Match, depth int, nodes *int) (match, error)
 		inner, err := compileAt(kind.Not, depth+1, nodes)
 		return func(r *Request) bool { return !inner(r) }, err
 	case *pb.ObserveRequest_Match_Source:
-		fits, err := address(kind.Source)
+		fits, err := place(kind.Source)
 		return func(r *Request) bool { return fits(r.Source) }, err
 	case *pb.ObserveRequest_Match_Destination:
-		fits, err := address(kind.Destination)
+		fits, err := place(kind.Destination)
 		return func(r *Request) bool { return fits(r.Destination) }, err
 	case *pb.ObserveRequest_Match_Http_:
 		return http(kind.Http)
@@ -84,10 +84,10 @@ func sequence(s *pb.ObserveRequest_Match_Seq, depth int, nodes *int) ([]match, e
 	return out, nil
 }
 
-func address(m *pb.ObserveRequest_Match_Tcp) (func(netip.AddrPort) bool, error) {
+func place(m *pb.ObserveRequest_Match_Tcp) (func(netip.AddrPort) bool, error) {
 	switch kind := m.GetMatch().(type) {
 	case *pb.ObserveRequest_Match_Tcp_Netmask_:
-		net, err := network(kind.Netmask)
+		net, err := address.Network(kind.Netmask.GetIp(), kind.Netmask.GetMask())
 		return func(a netip.AddrPort) bool { return net.Contains(a.Addr().Unmap()) }, err
 	case *pb.ObserveRequest_Match_Tcp_Ports:
 		low, high := kind.Ports.GetMin(), kind.Ports.GetMax()
@@ -100,23 +100,6 @@ func address(m *pb.ObserveRequest_Match_Tcp) (func(netip.AddrPort) bool, error) 
 		return func(a netip.AddrPort) bool { return uint32(a.Port()) >= low && uint32(a.Port()) <= high }, nil
 	}
 	return nil, errors.New("an address match without a kind")
-}
-
-func network(n *pb.ObserveRequest_Match_Tcp_Netmask) (netip.Prefix, error) {
-	var addr netip.Addr
-	switch ip := n.GetIp().GetIp().(type) {
-	case *netpb.IPAddress_Ipv4:
-		addr = netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, ip.Ipv4)))
-	case *netpb.IPAddress_Ipv6:
-		b := binary.BigEndian.AppendUint64(nil, ip.Ipv6.GetFirst())
-		addr = netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(b, ip.Ipv6.GetLast())))
-	default:
-		return netip.Prefix{}, errors.New("a network without an address")
-	}
-	if n.GetMask() > uint32(addr.BitLen()) {
-		return netip.Prefix{}, fmt.Errorf("a network of %d bits", n.GetMask())
-	}
-	return netip.PrefixFrom(addr, int(n.GetMask())).Masked(), nil
 }
 
 func http(m *pb.ObserveRequest_Match_Http) (match, error) {

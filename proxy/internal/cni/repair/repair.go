@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/cni/apiserver"
+	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/validate"
 )
 
@@ -108,7 +109,7 @@ func (r *Repairer) Run(ctx context.Context) error {
 			r.Log.Warn("the watch of the node's pods has ended; it is opened again", "error", err, "in", wait)
 			r.Metrics.watchErrors.Inc()
 		}
-		if !pause(ctx, wait/2+rand.N(wait/2+1)) { //nolint:gosec // jitter is no secret
+		if !pause.For(ctx, wait/2+rand.N(wait/2+1)) { //nolint:gosec // jitter is no secret
 			break
 		}
 		wait = min(wait*2, longest)
@@ -155,7 +156,7 @@ func (r *Repairer) follow(ctx context.Context, queue chan<- apiserver.Pod) error
 			}
 		}
 		cancel()
-		if !pause(ctx, orDefault(r.Backoff, time.Second)) { // a server that ends each stream at once is not hammered
+		if !pause.For(ctx, orDefault(r.Backoff, time.Second)) { // a server that ends each stream at once is not hammered
 			break
 		}
 	}
@@ -193,7 +194,7 @@ func (r *Repairer) work(ctx context.Context, queue <-chan apiserver.Pod) {
 			if r.delete(ctx, &p) {
 				last = p.Metadata.UID
 			}
-			if !pause(ctx, orDefault(r.Pause, time.Second)) {
+			if !pause.For(ctx, orDefault(r.Pause, time.Second)) {
 				return
 			}
 		}
@@ -242,17 +243,6 @@ func (r *Repairer) keep(ctx context.Context, p *apiserver.Pod) {
 	r.Metrics.kept.Inc()
 	r.Log.Warn("a pod is not redirected and has no owner that would create it again", "namespace", p.Metadata.Namespace, "pod", p.Metadata.Name)
 	r.event(ctx, p, "Warning", actionKept, abandoned)
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {
