@@ -18,6 +18,7 @@ type Call struct {
 	nc   net.Conn
 	in   wire.Reader
 	most int // of a head, in bytes
+	host Host
 
 	req      *message.Request
 	used     bool // a request has been answered on it before

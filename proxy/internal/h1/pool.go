@@ -3,11 +3,14 @@ package h1
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
 
-// A Pool keeps the idle connections to one server. Dial must be set.
+// A Pool keeps the idle connections to one server, apart for each host that was
+// asked on them: an application may take what it was asked first for what the
+// connection is about, and linkerd2-proxy never mixes hosts either. Dial must be set.
 type Pool struct {
 	Dial    func(context.Context) (net.Conn, error)
 	MaxIdle int           // 0 means 10000
@@ -15,10 +18,29 @@ type Pool struct {
 	MaxHead int           // of an answer, in bytes; 0 means 256 KiB
 
 	mu     sync.Mutex
-	idle   []*Call // the last used at the end
+	hosts  map[Host]*shelf
+	last   *shelf // that was used last: mostly there is one host only
+	kept   int    // connections on all shelves
 	sweep  *time.Timer
 	closed bool
 }
+
+// A Host is what requests on one connection have in common. Its strings may be
+// borrowed.
+type Host struct {
+	Name     string
+	Absolute bool // their targets are whole URIs
+}
+
+// A shelf has a host's idle connections, the last used at the end.
+type shelf struct {
+	host Host
+	idle []*Call
+}
+
+// maxHosts bounds the shelves: a client that asks for one host after the other must
+// not take all ports and descriptors. The one that was used longest ago goes.
+const maxHosts = 256
 
 // probeAfter is how long a connection may have been idle and be used without
 // looking whether the server is still there.
@@ -26,6 +48,7 @@ const probeAfter = 2 * time.Millisecond
 
 // Want is which connection is wanted.
 type Want struct {
+	Host  Host
 	Fresh bool // a new one
 	Sure  bool // one whose server was there a moment ago: the request cannot be sent twice
 }
@@ -33,7 +56,7 @@ type Want struct {
 // Get returns a connection that is idle, the last used first, or a new one.
 func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 	for !w.Fresh {
-		c := p.pop()
+		c := p.pop(w.Host)
 		if c == nil {
 			break
 		}
@@ -50,19 +73,35 @@ func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 	if most <= 0 {
 		most = 256 << 10
 	}
-	return NewCall(nc, most), nil
+	c := NewCall(nc, most)
+	c.host = Host{strings.Clone(w.Host.Name), w.Host.Absolute}
+	return c, nil
 }
 
-func (p *Pool) pop() *Call {
+// shelf finds a host's shelf, nil if there is none. mu is held.
+func (p *Pool) shelf(of Host) *shelf {
+	if p.last == nil || p.last.host != of {
+		if s := p.hosts[of]; s != nil {
+			p.last = s
+		} else {
+			return nil
+		}
+	}
+	return p.last
+}
+
+func (p *Pool) pop(of Host) *Call {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.idle)
-	if n == 0 {
+	s := p.shelf(of)
+	if s == nil || len(s.idle) == 0 {
 		return nil
 	}
-	c := p.idle[n-1]
-	p.idle[n-1] = nil
-	p.idle = p.idle[:n-1]
+	n := len(s.idle)
+	c := s.idle[n-1]
+	s.idle[n-1] = nil
+	s.idle = s.idle[:n-1]
+	p.kept--
 	return c
 }
 
@@ -72,46 +111,96 @@ func (p *Pool) Put(c *Call) {
 		return
 	}
 	c.idle = time.Now()
-	most, idle := p.MaxIdle, p.Idle
+	most := p.MaxIdle
 	if most <= 0 {
 		most = 10000
 	}
-	if idle <= 0 {
-		idle = 3 * time.Second
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= most {
+	if p.closed || p.kept >= most {
 		c.Close()
 		return
 	}
-	p.idle = append(p.idle, c)
-	if p.sweep == nil {
-		p.sweep = time.AfterFunc(idle, p.old)
+	s := p.shelf(c.host)
+	if s == nil {
+		s = p.build(c.host)
 	}
+	s.idle = append(s.idle, c)
+	p.kept++
+	if p.sweep == nil {
+		p.sweep = time.AfterFunc(p.patience(), p.old)
+	}
+}
+
+// build makes a host's shelf, in place of another if there are too many. mu is held.
+func (p *Pool) build(of Host) *shelf {
+	if p.hosts == nil {
+		p.hosts = map[Host]*shelf{}
+	}
+	if len(p.hosts) >= maxHosts {
+		var oldest *shelf
+		for _, s := range p.hosts {
+			if len(s.idle) == 0 {
+				oldest = s
+				break
+			}
+			if oldest == nil || s.idle[len(s.idle)-1].idle.Before(oldest.idle[len(oldest.idle)-1].idle) {
+				oldest = s
+			}
+		}
+		p.clear(oldest, len(oldest.idle))
+		delete(p.hosts, oldest.host)
+	}
+	s := &shelf{host: of}
+	p.hosts[of], p.last = s, s
+	return s
+}
+
+// clear closes the n connections of a shelf that were used longest ago. mu is held.
+func (p *Pool) clear(s *shelf, n int) {
+	for _, c := range s.idle[:n] {
+		c.Close()
+	}
+	p.kept -= n
+	rest := copy(s.idle, s.idle[n:])
+	clear(s.idle[rest:])
+	s.idle = s.idle[:rest]
+}
+
+func (p *Pool) patience() time.Duration {
+	if p.Idle > 0 {
+		return p.Idle
+	}
+	return 3 * time.Second
 }
 
 // old closes what has been idle for too long.
 func (p *Pool) old() {
-	idle := p.Idle
-	if idle <= 0 {
-		idle = 3 * time.Second
-	}
+	idle := p.patience()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, n := time.Now(), 0
-	for n < len(p.idle) && now.Sub(p.idle[n].idle) >= idle {
-		p.idle[n].Close()
-		n++
+	now := time.Now()
+	next := idle
+	for host, s := range p.hosts {
+		n := 0
+		for n < len(s.idle) && now.Sub(s.idle[n].idle) >= idle {
+			n++
+		}
+		p.clear(s, n)
+		if len(s.idle) == 0 {
+			delete(p.hosts, host)
+			continue
+		}
+		next = min(next, idle-now.Sub(s.idle[0].idle))
 	}
-	rest := copy(p.idle, p.idle[n:])
-	clear(p.idle[rest:])
-	p.idle = p.idle[:rest]
-	if rest == 0 {
-		p.sweep, p.idle = nil, nil
+	if p.kept == 0 {
+		p.sweep, p.hosts, p.last = nil, nil, nil
 		return
 	}
-	p.sweep.Reset(max(idle-now.Sub(p.idle[0].idle), time.Millisecond))
+	if p.last != nil && len(p.last.idle) == 0 {
+		p.last = nil // it is not among the hosts any more
+	}
+	p.sweep.Reset(max(next, time.Millisecond))
 }
 
 // Close closes what is idle, and keeps nothing any more.
@@ -119,8 +208,8 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	for _, c := range p.idle {
-		c.Close()
+	for _, s := range p.hosts {
+		p.clear(s, len(s.idle))
 	}
-	p.idle = nil
+	p.hosts, p.last = nil, nil
 }

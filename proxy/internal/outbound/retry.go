@@ -314,7 +314,7 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 	x.watch(t, out)
 	native := x.r.Version == message.HTTP2
 	a, err := ep.RoundTrip(ctx, endpoint.Call{
-		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.kept.hint, Sending: t.lease, Once: x.r.Version == message.HTTP10},
+		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.kept.hint, Sending: t.lease},
 		Hostless: x.r.Authority == "",
 		HTTP2:    native,
 		Upgrade:  !native && (x.r.Method == "CONNECT" || upgrade(x.r.Fields) != ""),

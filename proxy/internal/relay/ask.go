@@ -16,7 +16,6 @@ type Question struct {
 	Request *message.Request
 	Body    *Replay // nil if there is none
 	Guard   *Guard  // is told what to end
-	Once    bool    // over HTTP/1, the connection is for this request alone
 	// Interim passes 1xx answers on; nil wants none.
 	Interim func(*message.Response) error
 	Sending interface{ Sending() } // is told when there is a connection to send on; may be nil
@@ -69,11 +68,20 @@ func (q *Question) sending() {
 	}
 }
 
+// hostless reports whether nobody can say whom the request is for: such share no
+// connection (spec/proxy.md §5.8).
+func hostless(r *message.Request) bool {
+	host, named := r.Fields.Find("host")
+	return host == "" && (named || r.Authority == "")
+}
+
 // Over1 asks over HTTP/1. A connection that was idle may turn out to be closed:
 // then a new one is taken, if the request may be sent twice or has not gone out.
 func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 	safe := q.Request.Safe() && q.Body == nil
-	for want := (h1.Want{Sure: !safe, Fresh: q.Once}); ; want.Fresh = true {
+	r := q.Request
+	once := r.Version == message.HTTP10 || hostless(r)
+	for want := (h1.Want{Host: h1.Host{Name: r.Authority, Absolute: r.Absolute}, Sure: !safe, Fresh: once}); ; want.Fresh = true {
 		call, err := pool.Get(ctx, want)
 		if err != nil {
 			return nil, err
@@ -81,6 +89,7 @@ func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 		q.sending()
 		a, err := ask1(call, pool, &q)
 		if err == nil {
+			a.once = once
 			return a, nil
 		}
 		sent, used := call.Sent(), call.Used()
@@ -117,7 +126,7 @@ func ask1(call *h1.Call, pool *h1.Pool, q *Question) (*Answer, error) {
 		}
 		return nil, err
 	}
-	a.Response, a.Body, a.guard, a.call, a.pool, a.once = res, call, q.Guard, call, pool, q.Once
+	a.Response, a.Body, a.guard, a.call, a.pool = res, call, q.Guard, call, pool
 	return a, nil
 }
 
