@@ -18,6 +18,8 @@ const (
 	lastBackoff = 2 * time.Second
 	// maxResumes is how often a resume is tried; then the beacon decides.
 	maxResumes = 4
+	// maxPatches is how often the rows that differ are asked for alone.
+	maxPatches = 4
 	// A table that differs again right after its repair is a bug, not a fault:
 	// heal it ever more slowly.
 	healAgain  = 5 * time.Second
@@ -77,8 +79,9 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 	s.active = reason
 	s.attempts++
 	ask := &busv1.Ask{Epoch: at.epoch, NextSeq: at.seq + 1, Reason: reason, Peer: r.t.Peer()}
-	if reason == busv1.Reason_REASON_DIGEST && s.heals == 0 {
-		// Once; what is still wrong afterwards needs a whole snapshot.
+	if reason == busv1.Reason_REASON_DIGEST && s.heals == 0 && s.attempts <= maxPatches {
+		// Once; what is still wrong afterwards needs a whole snapshot, and so does
+		// a copy that every peer's patch is ahead of.
 		r.store.mu.Lock()
 		if r.store.pos == at {
 			ask.Differing = r.store.differing(s.bad)
@@ -105,12 +108,15 @@ func (r *Reader) repairIfNeeded(ctx context.Context) {
 // reason says why the reader must ask now; 0 when it needn't.
 func (r *Reader) reason(at position, synced bool) busv1.Reason {
 	s := &r.run
+	hole := at.before(r.heard())
 	switch {
 	case !synced:
 		return busv1.Reason_REASON_START
-	case s.corrupt && r.mayHeal():
+	case s.corrupt && r.mayHeal() && (!hole || s.bad == nil):
 		return busv1.Reason_REASON_DIGEST
-	case at.before(r.heard()):
+	case hole:
+		// Before what differs in a table: a patch is of where a peer stands, and
+		// can't be put under what is missing here.
 		return busv1.Reason_REASON_GAP
 	case s.resume:
 		return busv1.Reason_REASON_RESUME
