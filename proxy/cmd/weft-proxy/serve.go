@@ -127,6 +127,7 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	start("inbound", in.Run)
 	start("outbound", from.Run)
 	go waiting(running, local, log)
+	go unmapStart(running, local.Ready(), log)
 
 	select {
 	case <-ctx.Done():
