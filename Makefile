@@ -5,6 +5,8 @@ RACEBIN := $(BIN)/race
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -X github.com/weftmesh/weft/services/kit/build.version=$(VERSION) -X github.com/weftmesh/weft/services/kit/build.commit=$(COMMIT)
+# Without golang.org/x/net/trace in grpc, and so without templates, whose calls by name make the linker keep every method.
+TAGS    := grpcnotrace
 export PATH := $(BIN)/tools:$(PATH)
 export GOPRIVATE := github.com/weftmesh/weft
 
@@ -119,7 +121,7 @@ dead: tools   ## code that nothing reaches
 binaries:     ## build every binary into .bin
 	@mkdir -p $(BIN)
 	@echo "building (a few minutes the first time, and it fetches modules; seconds afterwards)"
-	@go build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(MAINS)
+	@go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ $(MAINS)
 racebins:     ## build every binary with the race detector into .bin/race
 	@mkdir -p $(RACEBIN)
 	go build -race -ldflags '$(LDFLAGS)' -o $(RACEBIN)/ $(MAINS)

@@ -7,7 +7,7 @@ ENV GOCACHE=/cache/build GOMODCACHE=/cache/mod
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/cache \
-    mkdir -p /out && CGO_ENABLED=0 go build -trimpath -o /out/ \
+    mkdir -p /out && CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o /out/ \
     -ldflags "-s -w -X github.com/weftmesh/weft/services/kit/build.version=${VERSION} -X github.com/weftmesh/weft/services/kit/build.commit=${COMMIT}" \
     ./proxy/cmd/weft-proxy ./proxy/cmd/weft-init
 # linkerd-init does not run as root: its file must let it have what its container allows. Permitted only: with the

@@ -8,7 +8,7 @@ ENV GOCACHE=/cache/build GOMODCACHE=/cache/mod
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/cache \
-    CGO_ENABLED=0 go build -trimpath -o /out/${SERVICE} \
+    CGO_ENABLED=0 go build -trimpath -tags grpcnotrace -o /out/${SERVICE} \
     -ldflags "-s -w -X github.com/weftmesh/weft/services/kit/build.version=${VERSION} -X github.com/weftmesh/weft/services/kit/build.commit=${COMMIT}" \
     ./services/${SERVICE}
 # An entrypoint can't hold a variable, so the image's only name for it is fixed here.

@@ -99,7 +99,8 @@ func (o Order) compile(ctx context.Context, chosen []product) error {
 	if err := os.MkdirAll(o.Static, 0o755); err != nil { //nolint:gosec // binaries are no secret
 		return fmt.Errorf("making a directory for static binaries: %w", err)
 	}
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w " + o.LDFlags, "-o", o.Static + "/"}
+	// The tag keeps templates out, for which the linker would keep every method.
+	args := []string{"build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w " + o.LDFlags, "-o", o.Static + "/"}
 	for _, p := range chosen {
 		for _, dir := range p.binaries {
 			args = append(args, "./"+dir)
