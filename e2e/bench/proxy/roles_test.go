@@ -68,6 +68,8 @@ func play(role string) error {
 	}
 	failed := make(chan error, 2)
 	switch role {
+	case "four":
+		return fourApp()
 	case "application":
 		body := bytes.Repeat([]byte("weft"), answerSize/4)
 		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,83 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/weftmesh/weft/e2e/internal/plane"
+)
+
+// Four endpoints, of which the last is there twice: as the others are, and late.
+const (
+	fourIP  = "127.7.2." // and a digit
+	lateBy  = 200 * time.Millisecond
+	even    = "even.shop.svc.cluster.local:80"
+	oneSlow = "oneslow.shop.svc.cluster.local:80"
+)
+
+// fourApp serves all of them until it fails.
+func fourApp() error {
+	body := bytes.Repeat([]byte("weft"), answerSize/4)
+	answer := func(late time.Duration) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if late > 0 {
+				<-time.After(late)
+			}
+			_, _ = w.Write(body)
+		})
+	}
+	failed := make(chan error, 5)
+	for i := 1; i <= 4; i++ {
+		srv := server(fmt.Sprint(fourIP, i, ":8080"), answer(0))
+		go func() { failed <- srv.ListenAndServe() }()
+	}
+	srv := server(fourIP+"4:8081", answer(lateBy))
+	go func() { failed <- srv.ListenAndServe() }()
+	return <-failed
+}
+
+// TestOneSlowBackend compares the slowest hundredth of requests to four backends
+// with those to four of which one is slow. That the balancer leaves that one alone
+// is a test of its own, in virtual time; here is what is left on a real machine.
+func TestOneSlowBackend(t *testing.T) {
+	p := plane.New(t)
+	again(t, "four", loadCore, layout{})
+	listens(t, fourIP+"4:8081")
+	at := func(port uint16) []plane.Endpoint {
+		var all []plane.Endpoint
+		for i := 1; i <= 4; i++ {
+			addr := netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprint(fourIP, i)), 8080)
+			if i == 4 {
+				addr = netip.AddrPortFrom(addr.Addr(), port)
+			}
+			all = append(all, plane.Endpoint{Addr: addr})
+		}
+		return all
+	}
+	p.Endpoints(even, at(8080)...)
+	p.Endpoints(oneSlow, at(8081)...)
+	const sidecarIP = "127.7.2.9"
+	p.Proxy(t, "client", sidecarIP, nil)
+
+	// A connection has time for a slow answer before its next request is due.
+	conns := max(16, int(lateBy.Seconds()*float64(*rate))+56)
+	kind := row{1, conns, 0}
+	var late [2][]time.Duration
+	var clients [2][]*client
+	for i, name := range []string{even, oneSlow} {
+		clients[i] = dialAll(t, kind, hop{addr: sidecarIP + ":4140", target: name})
+		defer hangUp(clients[i])
+	}
+	for range *rounds {
+		for i := range clients {
+			late[i] = append(late[i], openLoop(t, clients[i], *rate, *round)...)
+		}
+	}
+	healthy, slow := quantile(late[0], 0.99), quantile(late[1], 0.99)
+	t.Logf("p99 of %d requests: %v with four healthy backends, %v with one slow", len(late[0]), healthy, slow)
+	decide(verdict{fmt.Sprintf("p99 at %d/s with one slow backend of four (+%v)", *rate, lateBy), "of healthy", float64(slow) / float64(healthy), 1.1, 0, false})
+}
