@@ -22,6 +22,7 @@ import (
 	"github.com/weftmesh/weft/services/destination/internal/serve"
 	"github.com/weftmesh/weft/services/destination/internal/table"
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // Config says where links are described.
@@ -222,12 +223,8 @@ func (s *Set) follow(ctx context.Context, c *copied) {
 		}
 		s.note(c, nil, err)
 		slog.WarnContext(ctx, "linked cluster can't be read; trying again", obs.Cluster(c.name), obs.Error(err))
-		timer := time.NewTimer(retryAfter)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, retryAfter) {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // The reasons are Linkerd's.
@@ -165,7 +166,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 func (r *Recorder) write(ctx context.Context, e stamped) {
-	left, pause := attempts, firstPause
+	left, wait := attempts, firstPause
 	if e.Routine {
 		left = 1
 	}
@@ -176,12 +177,12 @@ func (r *Recorder) write(ctx context.Context, e stamped) {
 			return
 		}
 		left--
-		if left == 0 || !sleep(ctx, pause) {
+		if left == 0 || !pause.For(ctx, wait) {
 			r.became(e.Event, "failed")
 			slog.WarnContext(ctx, "event not written", obs.Reason(e.Reason), obs.Error(err))
 			return
 		}
-		pause *= 2
+		wait *= 2
 	}
 }
 
@@ -189,16 +190,4 @@ func (r *Recorder) post(ctx context.Context, e stamped) error {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	return r.to.Post(ctx, e.Event, e.at)
-}
-
-// sleep waits for d and says whether ctx still runs.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weftmesh/weft/services/kit/conf"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // Limits bound how fast requests get to the check of their token. A request
@@ -145,16 +146,12 @@ func (g *gate) enter(ctx context.Context, identity string) error {
 	}
 	g.waiting.Inc()
 	defer g.waiting.Dec()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, wait) {
 		all.Cancel()
 		own.Cancel()
 		return status.FromContextError(ctx.Err()).Err()
 	}
+	return nil
 }
 
 // later is a refusal with a hint of one to two seconds at least.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 const (
@@ -72,7 +73,7 @@ func (k *Keys) usable(now time.Time) *published {
 
 // Run keeps the keys fresh until ctx ends. Without them everything else works.
 func (k *Keys) Run(ctx context.Context) error {
-	pause, failing := leastPause, false
+	next, failing := leastPause, false
 	for {
 		wait := refresh - rand.N(refresh/10) //nolint:gosec // spreads, hides nothing
 		if err := k.fetch(ctx); err != nil {
@@ -83,15 +84,11 @@ func (k *Keys) Run(ctx context.Context) error {
 				slog.Warn("the API server's token keys cannot be read", obs.Error(err))
 			}
 			failing = true
-			wait, pause = pause, min(2*pause, mostPause)
+			wait, next = next, min(2*next, mostPause)
 		} else {
-			pause, failing = leastPause, false
+			next, failing = leastPause, false
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

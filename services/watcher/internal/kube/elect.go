@@ -12,6 +12,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // LeaseName is the Lease that the leader holds.
@@ -113,22 +115,13 @@ type elector struct {
 func (x *elector) run(ctx context.Context, lead func(context.Context, func() error)) {
 	for ctx.Err() == nil {
 		if !x.attempt(ctx, time.Now().Add(x.Renew)) {
-			pause(ctx, x.Retry+time.Duration(rand.Float64()*jitter*float64(x.Retry))) //nolint:gosec // when a candidate asks need not be a secret
+			pause.For(ctx, x.Retry+time.Duration(rand.Float64()*jitter*float64(x.Retry))) //nolint:gosec // when a candidate asks need not be a secret
 			continue
 		}
 		x.term(ctx, lead)
 		if ctx.Err() == nil {
 			x.log.Warn("leadership lost; standing by", "lease", x.Namespace+"/"+LeaseName)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -149,7 +142,7 @@ func (x *elector) term(ctx context.Context, lead func(context.Context, func() er
 		<-leading.Done()
 	}()
 	for h.check() == nil && renewing.Err() == nil {
-		pause(renewing, min(x.Retry, time.Until(h.until())))
+		pause.For(renewing, min(x.Retry, time.Until(h.until())))
 		if renewing.Err() != nil || h.check() != nil {
 			break
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/pause"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
 	"github.com/weftmesh/weft/services/watcher/internal/state"
@@ -213,12 +214,7 @@ func (p *Publisher) wait(ctx context.Context) {
 	if !p.busy || idle >= coalesce {
 		return
 	}
-	t := time.NewTimer(coalesce - idle)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	pause.For(ctx, coalesce-idle)
 }
 
 func (p *Publisher) backoff() time.Duration {
