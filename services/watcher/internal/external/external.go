@@ -16,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/watcher/internal/duty"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 	"github.com/weftmesh/weft/services/watcher/internal/source"
 )
@@ -61,14 +62,14 @@ const (
 	afterConflict = time.Second
 )
 
-// Controller looks and writes. Run's goroutine owns it, but for wake.
+// Controller looks and writes. Run's goroutine owns it, but for rounds.
 type Controller struct {
 	objects Objects
 	writer  Slices
 	cfg     Config
-	wake    chan struct{}
+	rounds  *duty.Rounds
 	waiting map[shape.ID]*wait
-	trouble string // the last failure that was logged
+	refused duty.Complaint
 	writes  *prometheus.CounterVec
 }
 
@@ -82,17 +83,14 @@ type wait struct {
 
 // New makes a controller.
 func New(objects Objects, writer Slices, cfg Config) *Controller {
-	if cfg.Every <= 0 {
-		cfg.Every = 10 * time.Second
-	}
-	if cfg.Debounce <= 0 {
-		cfg.Debounce = 100 * time.Millisecond
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	c := &Controller{
-		objects: objects, writer: writer, cfg: cfg, wake: make(chan struct{}, 1), waiting: make(map[shape.ID]*wait),
+		objects: objects, writer: writer, cfg: cfg, rounds: duty.NewRounds(cfg.Every, cfg.Debounce), waiting: make(map[shape.ID]*wait),
+		refused: duty.Complaint{
+			Log: cfg.Log, What: "the slices of external workloads could not be written", Right: "create, update and delete endpointslices",
+		},
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weft_watcher_external_slices_total",
 			Help: "EndpointSlices of external workloads that were written, by what was done and whether the API server took it.",
@@ -120,16 +118,9 @@ func (c *Controller) Wrote(changes []bus.Change) {
 	for _, change := range changes {
 		id, ok := shape.Maker(change.Table, change.Key)
 		if ok && (id.Kind == shape.ExternalWorkloads || id.Kind == shape.Service) || change.Table == busv1.Table_TABLE_TEMPLATES {
-			c.again()
+			c.rounds.Again()
 			return
 		}
-	}
-}
-
-func (c *Controller) again() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -140,28 +131,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	tick := time.NewTicker(c.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-c.wake:
-			rest := time.NewTimer(c.cfg.Debounce)
-			select {
-			case <-rest.C:
-			case <-ctx.Done():
-				rest.Stop()
-				return nil
-			}
-			select {
-			case <-c.wake: // came in the meantime
-			default:
-			}
-		}
-		c.round(ctx)
-	}
+	c.rounds.Run(ctx, c.round)
+	return nil
 }
 
 // round looks at every Service that has external workloads beside it, or slices of
@@ -321,7 +292,8 @@ func (c *Controller) shows(namespace, name, done, version string) func() bool {
 // settle notes what the next look at a Service waits for.
 func (c *Controller) settle(ctx context.Context, id shape.ID, w *wait, failed error) {
 	if failed == nil || ctx.Err() != nil {
-		c.waiting[id], c.trouble = w, ""
+		c.waiting[id] = w
+		c.refused.Over()
 		return
 	}
 	if old := c.waiting[id]; old != nil {
@@ -331,12 +303,5 @@ func (c *Controller) settle(ctx context.Context, id shape.ID, w *wait, failed er
 	w.until = time.Now().Add(min(maxBackoff, firstBackoff<<min(w.fails, maxDoublings)))
 	w.fails++
 	c.waiting[id] = w
-	if reason := string(apierrors.ReasonForError(failed)); reason != c.trouble {
-		c.trouble = reason
-		next := "the watcher goes on; see that the API server can be reached"
-		if apierrors.IsForbidden(failed) {
-			next = "let the watcher's service account create, update and delete endpointslices"
-		}
-		c.cfg.Log.Warn("the slices of external workloads could not be written", obs.Object(id.String()), obs.Error(failed), slog.String("next", next))
-	}
+	c.refused.Hear(failed, obs.Object(id.String()))
 }

@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weftmesh/weft/services/kit/pause"
 	"github.com/weftmesh/weft/services/watcher/internal/census"
+	"github.com/weftmesh/weft/services/watcher/internal/duty"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
@@ -78,7 +80,7 @@ type Herald struct {
 
 	told    map[census.Key]*told
 	looks   uint64
-	trouble string // the last failure that was logged
+	refused duty.Complaint
 
 	unmeshed *prometheus.GaugeVec
 	written  *prometheus.CounterVec
@@ -108,6 +110,7 @@ func New(src Source, events Events, cfg Config) *Herald {
 	}
 	h := &Herald{
 		src: src, events: events, cfg: cfg, told: make(map[census.Key]*told),
+		refused: duty.Complaint{Log: cfg.Log, What: "an event about injection could not be written", Right: "create and patch events"},
 		unmeshed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weft_watcher_unmeshed_pods",
 			Help: "Pods that an annotation wants to have a proxy and that have none, by the weightiest reason. Every watcher counts all of them.",
@@ -182,6 +185,6 @@ func (h *Herald) look(ctx context.Context) {
 		} else {
 			fails++
 		}
-		h.rest(ctx)
+		pause.For(ctx, h.cfg.Pace)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -12,18 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/weftmesh/weft/services/kit/obs"
 	"github.com/weftmesh/weft/services/watcher/internal/census"
 )
-
-func (h *Herald) rest(ctx context.Context) {
-	t := time.NewTimer(h.cfg.Pace)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
 
 // tell writes one event, or renews it.
 func (h *Herald) tell(ctx context.Context, n *census.Notice) bool {
@@ -43,11 +32,12 @@ func (h *Herald) tell(ctx context.Context, n *census.Notice) bool {
 		result = "failed"
 	}
 	h.written.WithLabelValues(e.Reason, result).Inc()
-	h.complain(err)
 	if err == nil {
+		h.refused.Over()
 		h.told[n.Key] = &told{due: now.Add(again), written: true, looks: h.looks}
 		return true
 	}
+	h.refused.Hear(err)
 	var answer apierrors.APIStatus
 	if errors.As(err, &answer) && !retriable(err) {
 		h.told[n.Key] = &told{due: now.Add(failed), looks: h.looks}
@@ -59,24 +49,6 @@ func (h *Herald) tell(ctx context.Context, n *census.Notice) bool {
 func retriable(err error) bool {
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
-}
-
-// complain logs a failure, once for each kind of it in a row.
-func (h *Herald) complain(err error) {
-	if err == nil {
-		h.trouble = ""
-		return
-	}
-	kind := string(apierrors.ReasonForError(err))
-	if kind == h.trouble {
-		return
-	}
-	h.trouble = kind
-	next := "the watcher goes on; see that the API server can be reached"
-	if apierrors.IsForbidden(err) {
-		next = "let the watcher's service account create and patch events"
-	}
-	h.cfg.Log.Warn("an event about injection could not be written", obs.Error(err), slog.String("next", next))
 }
 
 func (h *Herald) renew(ctx context.Context, e *corev1.Event) error {

@@ -14,6 +14,8 @@ import (
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/obs"
+	"github.com/weftmesh/weft/services/kit/pause"
+	"github.com/weftmesh/weft/services/watcher/internal/duty"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
@@ -55,35 +57,30 @@ const (
 	maxAsks       = 6 // of replicas that are behind, with waits that double from Debounce
 )
 
-// Writer asks and writes. Run's goroutine owns it, but for replicas and wake.
+// Writer asks and writes. Run's goroutine owns it, but for replicas and rounds.
 type Writer struct {
 	objects  Objects
 	cfg      Config
 	meter    *meter
-	wake     chan struct{}
+	rounds   *duty.Rounds
 	replicas replicas
 
 	seen generations
 	// patched is from which version each status was last written: while the watch
 	// still shows that one, nothing new is known.
 	patched map[shape.ID]string
-	trouble string // the last failure that was logged
+	refused duty.Complaint
 }
 
 // New makes a writer.
 func New(objects Objects, cfg Config) *Writer {
-	if cfg.Every <= 0 {
-		cfg.Every = 10 * time.Second
-	}
-	if cfg.Debounce <= 0 {
-		cfg.Debounce = 100 * time.Millisecond
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	return &Writer{
-		objects: objects, cfg: cfg, meter: newMeter(cfg.Registry), wake: make(chan struct{}, 1),
+		objects: objects, cfg: cfg, meter: newMeter(cfg.Registry), rounds: duty.NewRounds(cfg.Every, cfg.Debounce),
 		seen: make(generations), patched: make(map[shape.ID]string),
+		refused: duty.Complaint{Log: cfg.Log, What: "a status could not be written", Right: "patch the status of what it watches"},
 	}
 }
 
@@ -94,16 +91,9 @@ func (w *Writer) Wrote(changes []bus.Change) {
 		// What a status may follow from.
 		case busv1.Table_TABLE_ROUTES, busv1.Table_TABLE_EGRESS_NETWORKS, busv1.Table_TABLE_RATE_LIMITS,
 			busv1.Table_TABLE_REFERENCE_GRANTS, busv1.Table_TABLE_SERVERS, busv1.Table_TABLE_SERVICES:
-			w.again()
+			w.rounds.Again()
 			return
 		}
-	}
-}
-
-func (w *Writer) again() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -127,36 +117,8 @@ func (w *Writer) Run(ctx context.Context) error {
 			w.replicas.hear(p, time.Now())
 		}
 	})
-	tick := time.NewTicker(w.cfg.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-w.wake:
-			if !rest(ctx, w.cfg.Debounce) {
-				return nil
-			}
-			select {
-			case <-w.wake: // came in the meantime
-			default:
-			}
-		}
-		w.round(ctx)
-	}
-}
-
-// rest waits; false when ctx ended first.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	w.rounds.Run(ctx, w.round)
+	return nil
 }
 
 // round asks once and writes what differs.
@@ -177,7 +139,7 @@ func (w *Writer) round(ctx context.Context) {
 
 // ask asks until one answers that knows the log as far as it is written.
 func (w *Writer) ask(ctx context.Context) (bus.Wanted, error) {
-	wait := w.cfg.Debounce
+	wait := w.rounds.Debounce()
 	for try := 1; ; try++ {
 		epoch, seq := w.cfg.At()
 		wanted, err := w.cfg.Ask(ctx, epoch, seq)
@@ -189,7 +151,7 @@ func (w *Writer) ask(ctx context.Context) (bus.Wanted, error) {
 			return bus.Wanted{}, err
 		case errors.Is(err, bus.ErrBehind):
 			w.meter.asks.WithLabelValues(resultBehind).Inc()
-			if try == maxAsks || !rest(ctx, wait) {
+			if try == maxAsks || !pause.For(ctx, wait) {
 				return bus.Wanted{}, err
 			}
 			wait *= 2

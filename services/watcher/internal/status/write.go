@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -86,7 +85,7 @@ func (w *Writer) write(ctx context.Context, check func() error, jobs []job) {
 	if over := len(jobs) - maxQueue; over > 0 {
 		w.meter.overflows.Add(float64(over))
 		jobs = jobs[:maxQueue]
-		w.again()
+		w.rounds.Again()
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -152,10 +151,10 @@ func (w *Writer) settle(o outcome) bool {
 	case o.err == nil:
 		w.patched[o.id] = o.version
 		w.meter.patches.Inc()
-		w.trouble = ""
+		w.refused.Over()
 		return true
 	case apierrors.IsConflict(o.err):
-		time.AfterFunc(afterConflict, w.again)
+		time.AfterFunc(afterConflict, w.rounds.Again)
 		return true
 	case apierrors.IsNotFound(o.err), errors.Is(o.err, context.Canceled):
 		return true
@@ -164,14 +163,6 @@ func (w *Writer) settle(o outcome) bool {
 	default:
 		w.meter.errors.Inc()
 	}
-	// Once for each reason in a row.
-	if reason := string(apierrors.ReasonForError(o.err)); reason != w.trouble {
-		w.trouble = reason
-		next := "the watcher goes on; see that the API server can be reached"
-		if apierrors.IsForbidden(o.err) {
-			next = "let the watcher's service account patch the status of what it watches"
-		}
-		w.cfg.Log.Warn("a status could not be written", obs.Object(o.id.String()), obs.Error(o.err), slog.String("next", next))
-	}
+	w.refused.Hear(o.err, obs.Object(o.id.String()))
 	return false
 }
