@@ -1,14 +1,12 @@
 package row
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
@@ -42,18 +40,6 @@ type TrafficSplit struct {
 	Backends  []Override
 	CreatedAt int64 // Unix seconds
 }
-
-// The mistakes for which a whole profile is refused (spec §4.2).
-var (
-	errNoMatch = errors.New("a match has no field set")
-	errStatus  = errors.New("a status is outside 100 to 599")
-	errRange   = errors.New("a range of statuses ends before it begins")
-	errDepth   = errors.New("matches are nested too deeply")
-)
-
-// maxDepth bounds the nesting of matches. Proxies give up at a hundred levels of
-// a message, and each of ours takes two.
-const maxDepth = 32
 
 // DecodeServiceProfile reads a row of the table serviceprofiles. A profile of
 // which one part makes no sense is an error as a whole, as with Linkerd: half a
@@ -152,145 +138,4 @@ func profileRoute(r *busv1.ProfileRoute) (*pb.Route, error) {
 		route.Timeout = durationpb.New(d)
 	}
 	return route, nil
-}
-
-// requestMatch joins the fields that are set: all of them must hold.
-func requestMatch(m *busv1.RequestMatch, depth int) (*pb.RequestMatch, error) {
-	if depth > maxDepth {
-		return nil, errDepth
-	}
-	var set []*pb.RequestMatch
-	if len(m.GetAll()) > 0 {
-		seq, err := requestMatches(m.GetAll(), depth)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, &pb.RequestMatch{Match: &pb.RequestMatch_All{All: seq}})
-	}
-	if len(m.GetAny()) > 0 {
-		seq, err := requestMatches(m.GetAny(), depth)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, &pb.RequestMatch{Match: &pb.RequestMatch_Any{Any: seq}})
-	}
-	if m.GetMethod() != "" {
-		set = append(set, &pb.RequestMatch{Match: &pb.RequestMatch_Method{Method: method(m.GetMethod())}})
-	}
-	if m.GetNot() != nil {
-		not, err := requestMatch(m.GetNot(), depth+1)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, &pb.RequestMatch{Match: &pb.RequestMatch_Not{Not: not}})
-	}
-	if m.GetPathRegex() != "" {
-		set = append(set, &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: m.GetPathRegex()}}})
-	}
-	switch len(set) {
-	case 0:
-		return nil, errNoMatch
-	case 1:
-		return set[0], nil
-	default:
-		return &pb.RequestMatch{Match: &pb.RequestMatch_All{All: &pb.RequestMatch_Seq{Matches: set}}}, nil
-	}
-}
-
-func requestMatches(all []*busv1.RequestMatch, depth int) (*pb.RequestMatch_Seq, error) {
-	seq := &pb.RequestMatch_Seq{}
-	for _, m := range all {
-		one, err := requestMatch(m, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		seq.Matches = append(seq.Matches, one)
-	}
-	return seq, nil
-}
-
-// responseMatch is requestMatch for answers.
-func responseMatch(m *busv1.ResponseMatch, depth int) (*pb.ResponseMatch, error) {
-	if depth > maxDepth {
-		return nil, errDepth
-	}
-	var set []*pb.ResponseMatch
-	if len(m.GetAll()) > 0 {
-		seq, err := responseMatches(m.GetAll(), depth)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, &pb.ResponseMatch{Match: &pb.ResponseMatch_All{All: seq}})
-	}
-	if len(m.GetAny()) > 0 {
-		seq, err := responseMatches(m.GetAny(), depth)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, &pb.ResponseMatch{Match: &pb.ResponseMatch_Any{Any: seq}})
-	}
-	if m.GetStatus() != nil {
-		if err := checkStatus(m.GetStatus()); err != nil {
-			return nil, err
-		}
-		// As written: a proxy takes a bound that is missing for the other one.
-		set = append(set, &pb.ResponseMatch{Match: &pb.ResponseMatch_Status{
-			Status: &pb.HttpStatusRange{Min: m.GetStatus().GetMin(), Max: m.GetStatus().GetMax()},
-		}})
-	}
-	if m.GetNot() != nil {
-		not, err := responseMatch(m.GetNot(), depth+1)
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, &pb.ResponseMatch{Match: &pb.ResponseMatch_Not{Not: not}})
-	}
-	switch len(set) {
-	case 0:
-		return nil, errNoMatch
-	case 1:
-		return set[0], nil
-	default:
-		return &pb.ResponseMatch{Match: &pb.ResponseMatch_All{All: &pb.ResponseMatch_Seq{Matches: set}}}, nil
-	}
-}
-
-func responseMatches(all []*busv1.ResponseMatch, depth int) (*pb.ResponseMatch_Seq, error) {
-	seq := &pb.ResponseMatch_Seq{}
-	for _, m := range all {
-		one, err := responseMatch(m, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		seq.Matches = append(seq.Matches, one)
-	}
-	return seq, nil
-}
-
-// checkStatus judges a range; a bound that is missing is the other one.
-func checkStatus(r *busv1.StatusRange) error {
-	low, high := r.GetMin(), r.GetMax()
-	if low == 0 {
-		low = high
-	}
-	if high == 0 {
-		high = low
-	}
-	switch {
-	case low < 100 || low > 599 || high < 100 || high > 599:
-		return errStatus
-	case high < low:
-		return errRange
-	default:
-		return nil
-	}
-}
-
-// method names one that HTTP registers by its number, any other by its name.
-func method(name string) *http_types.HttpMethod {
-	upper := strings.ToUpper(name)
-	if n, ok := http_types.HttpMethod_Registered_value[upper]; ok {
-		return &http_types.HttpMethod{Type: &http_types.HttpMethod_Registered_{Registered: http_types.HttpMethod_Registered(n)}}
-	}
-	return &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: upper}}
 }
