@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,13 +13,13 @@ import (
 
 // metrics are shared by all servers of one registry.
 type metrics struct {
-	server *grpcprom.ServerMetrics
+	calls  *calls
 	panics prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
-		server: shared(reg, grpcprom.NewServerMetrics()),
+		calls: shared(reg, newCalls(exportsTraces())),
 		panics: shared[prometheus.Counter](reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weft_rpc_panics_total",
 			Help: "Calls that ended because their handler panicked.",
@@ -46,22 +44,4 @@ func (m *metrics) recovered(ctx context.Context, p any) error {
 	m.panics.Inc()
 	slog.ErrorContext(ctx, "handler panicked", "panic", p, "stack", string(debug.Stack()))
 	return status.Error(codes.Internal, "internal error") // no detail: it may hold another caller's data
-}
-
-// log hands the middleware's records to slog.
-func log(ctx context.Context, level logging.Level, msg string, fields ...any) {
-	slog.Default().Log(ctx, slog.Level(level), msg, fields...) //nolint:sloglint // the middleware's messages are constants
-}
-
-// levelOf is how loudly the end of a call is logged. A proxy that asks for what
-// isn't there, goes away or is told to is everyday life.
-func levelOf(code codes.Code) logging.Level {
-	switch code {
-	case codes.Unknown, codes.Internal, codes.DataLoss:
-		return logging.LevelError
-	case codes.ResourceExhausted, codes.Unimplemented:
-		return logging.LevelWarn
-	default:
-		return logging.LevelDebug
-	}
 }

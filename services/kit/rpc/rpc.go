@@ -13,7 +13,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -35,7 +35,10 @@ const (
 	maxHeaders        = 8 << 10
 	// readBuffer is held by every connection for as long as it is open. gRPC's own
 	// 32 KiB is for bulk; what comes here is a name, a token and acknowledgements.
-	readBuffer       = 4 << 10
+	readBuffer = 4 << 10
+	// window is HTTP/2's own. A larger request than that is none of ours, and gRPC
+	// need not measure the line with pings to find a better one.
+	window           = 64<<10 - 1
 	connectTime      = 10 * time.Second // from accept to the end of the handshakes
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
@@ -67,32 +70,21 @@ func (c Config) Options() []grpc.ServerOption {
 // weft_rpc_panics_total.
 func NewServer(reg prometheus.Registerer, opts ...grpc.ServerOption) *grpc.Server {
 	m := newMetrics(reg)
-	logged := []logging.Option{
-		logging.WithLogOnEvents(logging.FinishCall),
-		logging.WithLevels(levelOf),
-		logging.WithDisableLoggingFields(logging.SystemTag[0], logging.ComponentFieldKey, logging.MethodTypeFieldKey),
-	}
 	recovered := recovery.WithRecoveryHandlerContext(m.recovered)
 	base := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(defaultMaxStreams),
 		grpc.MaxRecvMsgSize(defaultMaxRecv),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.ReadBufferSize(readBuffer),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
 		grpc.ConnectionTimeout(connectTime),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: clientPingLeast, PermitWithoutStream: true}),
-		grpc.StatsHandler(newTraces()),
-		grpc.ChainUnaryInterceptor(
-			m.server.UnaryServerInterceptor(),
-			logging.UnaryServerInterceptor(logging.LoggerFunc(log), logged...),
-			recovery.UnaryServerInterceptor(recovered),
-		),
-		grpc.ChainStreamInterceptor(
-			m.server.StreamServerInterceptor(),
-			logging.StreamServerInterceptor(logging.LoggerFunc(log), logged...),
-			recovery.StreamServerInterceptor(recovered),
-		),
+		grpc.ChainUnaryInterceptor(interceptors.UnaryServerInterceptor(m.calls), recovery.UnaryServerInterceptor(recovered)),
+		grpc.ChainStreamInterceptor(interceptors.StreamServerInterceptor(m.calls), recovery.StreamServerInterceptor(recovered)),
 	}
+	base = append(base, traces()...)
 	return grpc.NewServer(append(base, opts...)...)
 }
 
