@@ -33,7 +33,9 @@ type crew struct {
 	seed    maphash.Seed
 	workers map[*worker]struct{}
 	timer   *time.Timer
-	soon    bool // it is set for the next moment
+	soon    bool   // it is set for the next moment
+	streams stream // the ends of the list of all streams: their neighbours
+	stopped bool
 }
 
 // moment is how long a worker may stay with one stream before others need not
@@ -67,7 +69,9 @@ func (w *worker) held() bool {
 }
 
 func newCrew(blocked time.Duration) *crew {
-	return &crew{blocked: blocked, most: 2 * runtime.GOMAXPROCS(0), workers: make(map[*worker]struct{}), seed: maphash.MakeSeed()}
+	c := &crew{blocked: blocked, most: 2 * runtime.GOMAXPROCS(0), workers: make(map[*worker]struct{}), seed: maphash.MakeSeed()}
+	c.streams.before, c.streams.after = &c.streams, &c.streams
+	return c
 }
 
 // conn is a number for a call's connection.
@@ -80,6 +84,30 @@ func (c *crew) conn(ctx context.Context) uint64 {
 		return maphash.Comparable(c.seed, tcp.AddrPort())
 	}
 	return 0
+}
+
+// enroll begins with a stream, unless the crew has stopped.
+func (c *crew) enroll(s *stream) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return false
+	}
+	s.before, s.after = &c.streams, c.streams.after
+	s.before.after, s.after.before = s, s
+	c.push(s)
+	c.staff()
+	return true
+}
+
+// stop ends all streams, for good.
+func (c *crew) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	for s := c.streams.after; s != &c.streams; s = s.after {
+		s.fail(errStop)
+	}
 }
 
 // wake queues a stream, unless it is over or queued already.
@@ -227,6 +255,8 @@ func (c *crew) handBack(w *worker, s *stream, err error) (over bool) {
 func (c *crew) retire(s *stream) (mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.before.after, s.after.before = s.after, s.before
+	s.before, s.after = nil, nil
 	mine = s.turn == turnIdle || s.turn == turnQueued
 	s.turn = turnOver
 	return mine

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,17 +32,31 @@ type door struct {
 	refused   *prometheus.CounterVec
 
 	mu   sync.Mutex
-	open map[visitor]int
+	open map[visitor]*place
 	sum  int
+}
+
+// place is one client's, for as long as it has streams.
+type place struct {
+	door *door
+	who  visitor
+	open int // guarded by door.mu
 }
 
 // visitor tells clients apart. All connections come from this pod's own proxy,
 // so what a client says of itself counts, with what the proxy knows of it: no
 // client can use up another's share by taking its name alone.
-type visitor struct{ host, identity, namespace, pod string }
+type visitor struct {
+	// host has no port if the client says which pod it is: without its name
+	// connections are told apart, not hosts.
+	host netip.AddrPort
+	// other is an address that is not of TCP.
+	other                    string
+	identity, namespace, pod string
+}
 
 func newDoor(c Config, reg prometheus.Registerer) *door {
-	d := &door{each: c.ClientStreams, all: c.Streams, open: make(map[visitor]int)}
+	d := &door{each: c.ClientStreams, all: c.Streams, open: make(map[visitor]*place)}
 	if d.each <= 0 {
 		d.each = defaultClientStreams
 	}
@@ -59,10 +74,13 @@ func newDoor(c Config, reg prometheus.Registerer) *door {
 func visitorOf(ctx context.Context, c ask.Client) visitor {
 	v := visitor{namespace: c.Namespace, pod: c.Pod}
 	if p, ok := peer.FromContext(ctx); ok {
-		v.host = p.Addr.String()
-		// Without a pod's name connections are told apart, not hosts.
-		if host, _, err := net.SplitHostPort(v.host); err == nil && c.Pod != "" {
-			v.host = host
+		switch tcp, ok := p.Addr.(*net.TCPAddr); {
+		case !ok:
+			v.other = p.Addr.String()
+		case c.Pod != "":
+			v.host = netip.AddrPortFrom(tcp.AddrPort().Addr(), 0)
+		default:
+			v.host = tcp.AddrPort()
 		}
 	}
 	if ids := metadata.ValueFromIncomingContext(ctx, headerIdentity); len(ids) > 0 {
@@ -71,26 +89,34 @@ func visitorOf(ctx context.Context, c ask.Client) visitor {
 	return v
 }
 
-// enter lets a stream in, to call leave when it ends, or refuses it.
-func (d *door) enter(v visitor) (leave func(), err error) {
+// enter lets a stream in, which leaves its place when it ends, or refuses it.
+func (d *door) enter(v visitor) (*place, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	p := d.open[v]
 	switch {
-	case d.open[v] >= d.each:
+	case p != nil && p.open >= d.each:
 		d.refused.WithLabelValues("client").Inc()
 		return nil, status.Errorf(codes.ResourceExhausted, "this client has %d streams open, which is the most (-serve.client-streams)", d.each)
 	case d.sum >= d.all:
 		d.refused.WithLabelValues("replica").Inc()
 		return nil, status.Errorf(codes.ResourceExhausted, "this replica has %d streams open, which is the most (-serve.streams); try another", d.all)
 	}
-	d.open[v]++
+	if p == nil {
+		p = &place{door: d, who: v}
+		d.open[v] = p
+	}
+	p.open++
 	d.sum++
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.sum--
-		if d.open[v]--; d.open[v] == 0 {
-			delete(d.open, v)
-		}
-	}, nil
+	return p, nil
+}
+
+// leave ends what enter began.
+func (p *place) leave() {
+	p.door.mu.Lock()
+	defer p.door.mu.Unlock()
+	p.door.sum--
+	if p.open--; p.open == 0 {
+		delete(p.door.open, p.who)
+	}
 }

@@ -1,19 +1,16 @@
 package serve
 
 import (
-	"github.com/weftmesh/weft/services/destination/internal/ask"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
 	"github.com/weftmesh/weft/services/destination/internal/row"
-	"github.com/weftmesh/weft/services/destination/internal/table"
 )
 
 // endpoints is the source of one Get.
 type endpoints struct {
-	api    *API
-	client ask.Client
-	watch  *table.Watch
-	path   string // as it was asked for
-	key    viewKey
+	*stream
+	node row.Name // the client's
+	path string   // as it was asked for, until it has been answered
+	key  viewKey
 
 	view *view
 	// have is what the client has, going what it is being sent.
@@ -34,7 +31,7 @@ func (e *endpoints) next() ([]encoded, error) {
 		return nil, err
 	}
 	key := e.key
-	key.zone = e.api.table.Zone(e.client.Node)
+	key.zone = e.api.table.Zone(e.node.Value())
 	if e.view != nil {
 		key.local, key.node = e.view.key.local, e.view.key.node
 	}
@@ -42,7 +39,7 @@ func (e *endpoints) next() ([]encoded, error) {
 	if now.Local != key.local {
 		key.local, key.node = now.Local, ""
 		if now.Local {
-			key.node = e.client.Node
+			key.node = e.node.Value()
 		}
 		now = e.look(key)
 	}
@@ -71,7 +68,7 @@ func (e *endpoints) origin() error {
 	}
 	e.plain = nil
 	all := e.api.from.parts(e.key.service)
-	e.api.from.follow(e.watch, e.key.service, e.client.Node, all)
+	e.api.from.follow(&e.watch, e.key.service, e.node.Value(), all)
 	s := e.api.table.Service(e.key.service) // again: what is read before it is followed may be missed
 	union := s != nil && s.Federated
 	if e.union && !union {
@@ -123,7 +120,10 @@ func (e *endpoints) look(key viewKey) *derive.View {
 	return e.api.views.current(e.view)
 }
 
-func (e *endpoints) sent() { e.have, e.going = e.going.to, nil }
+func (e *endpoints) sent() {
+	e.have, e.going = e.going.to, nil
+	e.path = ""
+}
 
 func (e *endpoints) close() {
 	if e.view != nil {

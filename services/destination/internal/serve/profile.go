@@ -18,11 +18,10 @@ import (
 // profile is the source of one GetProfile. An answer is small, so each stream
 // keeps its own.
 type profile struct {
-	api    *API
-	watch  *table.Watch
-	target ask.Target
-	client ask.Client
-	topics []table.Topic // that are followed
+	*stream
+	target    ask.Target
+	namespace string        // of the client
+	topics    []table.Topic // that are followed
 
 	any         bool // the client has something, perhaps an empty profile
 	have, going []byte
@@ -98,7 +97,7 @@ func (p *profile) address() (*pb.DestinationProfile, error) {
 // service is the answer for a Service, which was found by other topics.
 func (p *profile) service(namespace, name string, by ...table.Topic) (*pb.DestinationProfile, error) {
 	t, c, key := p.api.table, p.api.derive, table.ServiceKey(namespace, name)
-	namespaces, full := c.ProfileNames(namespace, name, p.client.Namespace)
+	namespaces, full := c.ProfileNames(namespace, name, p.namespace)
 	topics, keys := append(by, table.Service(key)), make([]string, len(namespaces))
 	for i, ns := range namespaces {
 		keys[i] = table.ProfileKey(ns, full)

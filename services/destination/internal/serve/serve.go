@@ -7,7 +7,6 @@ package serve
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/weftmesh/weft/services/destination/internal/ask"
 	"github.com/weftmesh/weft/services/destination/internal/derive"
+	"github.com/weftmesh/weft/services/destination/internal/row"
 	"github.com/weftmesh/weft/services/destination/internal/table"
 	"github.com/weftmesh/weft/services/kit/obs"
 )
@@ -48,9 +48,6 @@ type API struct {
 	count  *metrics
 	door   *door
 	crew   *crew
-
-	stop    chan struct{}
-	stopped sync.Once
 }
 
 var _ pb.DestinationServer = (*API)(nil)
@@ -63,7 +60,7 @@ func New(t *table.Table, linked Clusters, d derive.Config, c Config, reg prometh
 	}
 	m := newMetrics(reg)
 	from := origin{here: t, clusters: linked}
-	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), door: newDoor(c, reg), crew: newCrew(c.blocked()), stop: make(chan struct{})}
+	a := &API{table: t, from: from, derive: d, config: c, count: m, views: newViews(from, d, m), door: newDoor(c, reg), crew: newCrew(c.blocked())}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "weft_destination_views",
 		Help: "Answers to Get that are held, each shared by all streams that ask the same from the same place.",
@@ -88,7 +85,7 @@ func (a *API) Register(s grpc.ServiceRegistrar) {
 }
 
 // Stop ends every stream with OK, so that clients go to another replica.
-func (a *API) Stop() { a.stopped.Do(func() { close(a.stop) }) }
+func (a *API) Stop() { a.crew.stop() }
 
 // refusal ends a stream with a status.
 type refusal struct{ status error }
@@ -149,17 +146,19 @@ func (a *API) openGet(s *stream, dest *pb.GetDestination) error {
 	if target.IP.IsValid() {
 		return status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", target.IP)
 	}
-	leave, err := a.door.enter(visitorOf(s.ss.Context(), client))
-	if err != nil {
+	if s.place, err = a.door.enter(visitorOf(s.ss.Context(), client)); err != nil {
 		return err
 	}
-	s.leave = leave
-	key := table.ServiceKey(target.Namespace, target.Name)
-	if r := derive.Refused(a.table.Service(key), target.Namespace, target.Name, short(dest.GetPath())); r != nil {
+	service := a.table.Service(table.ServiceKey(target.Namespace, target.Name))
+	if r := derive.Refused(service, target.Namespace, target.Name, short(dest.GetPath())); r != nil {
 		return refused(r).status
 	}
-	s.call, s.watch = a.count.get, table.NewWatchFunc(s.wake)
-	s.from = &endpoints{api: a, client: client, watch: s.watch, path: short(dest.GetPath()), key: viewKey{question: question{service: key, instance: target.Instance, port: target.Port}}}
+	s.call = a.count.get
+	s.from = &endpoints{
+		stream: s, node: row.NameOf(client.Node), path: short(dest.GetPath()),
+		// The row's own key: what the client wrote need not be kept.
+		key: viewKey{question: question{service: service.Key, instance: target.Instance, port: target.Port}},
+	}
 	return nil
 }
 
@@ -169,13 +168,11 @@ func (a *API) openProfile(s *stream, dest *pb.GetDestination) error {
 	if err != nil {
 		return err
 	}
-	leave, err := a.door.enter(visitorOf(s.ss.Context(), client))
-	if err != nil {
+	if s.place, err = a.door.enter(visitorOf(s.ss.Context(), client)); err != nil {
 		return err
 	}
-	s.leave = leave
-	s.call, s.watch = a.profileCall(target), table.NewWatchFunc(s.wake)
-	s.from = &profile{api: a, watch: s.watch, target: target, client: client}
+	s.call = a.profileCall(target)
+	s.from = &profile{stream: s, target: target, namespace: client.Namespace}
 	return nil
 }
 

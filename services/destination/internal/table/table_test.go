@@ -162,7 +162,7 @@ func TestWakesOnlyWhatChanged(t *testing.T) {
 		t.Run(test.change, func(t *testing.T) {
 			tables := New()
 			apply(t, tables, grove)
-			watches := make(map[string]*Watch)
+			watches := make(map[string]*Signal)
 			for name, topic := range topics {
 				watches[name] = tables.Watch(topic)
 			}
@@ -409,7 +409,7 @@ func TestTouchWakesWhatNoRowTells(t *testing.T) {
 // not followed any more is forgotten.
 func TestFollowMovesAWatch(t *testing.T) {
 	here, there := New(), New()
-	w := NewWatch()
+	w := NewSignal()
 	w.Follow(here, Service("grove/a"), Node("vm-a"))
 	w.Follow(there, Endpoints("grove/a"))
 	w.Follow(here, Service("grove/a"), Profile("grove/p"))

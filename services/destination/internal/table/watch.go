@@ -59,6 +59,8 @@ func (t *Table) Touch(name Topic) {
 
 // topic exists only while somebody watches it.
 type topic struct {
+	of   *Table
+	name Topic
 	// version is the cut that last made it dirty, or that it was made in.
 	version uint64
 	watches map[*Watch]struct{}
@@ -81,101 +83,121 @@ func (c *Change) Follow() bool {
 	return c.Trace.IsValid() && c.Trace.IsSampled() && c.traced.Add(1) <= maxTraced
 }
 
+// Waker is told of a change. The table is locked meanwhile: Wake must neither
+// block nor read the table.
+type Waker interface{ Wake() }
+
 // Watch is told when any of its topics becomes dirty. It holds at most one
 // pending wake-up: a slow watcher finds the newest state, not a backlog. Topics
 // may be of several tables (this cluster's and linked ones'), and change with
 // what an answer turns out to read. One goroutine uses a Watch.
+//
+// The zero value watches nothing and tells nobody. Every stream has one for as
+// long as it lives, so it is small.
 type Watch struct {
-	C       <-chan struct{}
-	c       chan struct{}
-	wake    func()
-	on      []watched
+	waker   Waker
+	on      []*topic
 	pending atomic.Pointer[Change]
 }
 
-// watched is what is watched of one table.
-type watched struct {
-	t      *Table
-	topics []Topic
+// Tell says who is told. It comes before the first Follow.
+func (w *Watch) Tell(waker Waker) { w.waker = waker }
+
+// Signal is a Waker for who waits: C has a value after a change.
+type Signal struct {
+	Watch
+	C chan struct{}
 }
 
-// NewWatch makes a watch of nothing, which is told by C.
-func NewWatch() *Watch {
-	c := make(chan struct{}, 1)
-	return &Watch{C: c, c: c}
+// NewSignal makes a watch of nothing that is told by C.
+func NewSignal() *Signal {
+	s := &Signal{C: make(chan struct{}, 1)}
+	s.Tell(s)
+	return s
 }
 
-// NewWatchFunc makes a watch of nothing, which is told by calls of wake; C is nil.
-// The table is locked while wake runs: it must neither block nor read the table.
-func NewWatchFunc(wake func()) *Watch { return &Watch{wake: wake} }
+// Wake implements Waker.
+func (s *Signal) Wake() {
+	select {
+	case s.C <- struct{}{}:
+	default: // already awake
+	}
+}
 
 // Watch begins to watch. Reading after Watch has returned misses nothing.
-func (t *Table) Watch(topics ...Topic) *Watch {
-	w := NewWatch()
-	w.Follow(t, topics...)
-	return w
+func (t *Table) Watch(topics ...Topic) *Signal {
+	s := NewSignal()
+	s.Follow(t, topics...)
+	return s
 }
 
 // Follow makes these the topics that are watched of a table; of other tables they
 // stay. Reading after it has returned misses nothing.
 func (w *Watch) Follow(t *Table, topics ...Topic) {
-	i := slices.IndexFunc(w.on, func(o watched) bool { return o.t == t })
-	var old []Topic
-	if i >= 0 {
-		old = w.on[i].topics
-	}
-	if slices.Equal(old, topics) {
+	others, same := w.follows(t, topics)
+	if same {
 		return
 	}
+	on := make([]*topic, 0, others+len(topics))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, name := range topics {
-		if slices.Contains(old, name) {
-			continue
-		}
 		entry := t.topics[name]
 		if entry == nil {
-			entry = &topic{version: t.cuts, watches: make(map[*Watch]struct{}, 1)}
+			entry = &topic{of: t, name: name, version: t.cuts, watches: make(map[*Watch]struct{}, 1)}
 			t.topics[name] = entry
 		}
 		entry.watches[w] = struct{}{}
+		on = append(on, entry)
 	}
-	for _, name := range old {
-		if !slices.Contains(topics, name) {
-			t.unwatch(name, w)
+	for _, entry := range w.on {
+		switch {
+		case entry.of != t:
+			on = append(on, entry)
+		case !slices.Contains(topics, entry.name):
+			entry.unwatch(w)
 		}
 	}
-	switch {
-	case i < 0:
-		w.on = append(w.on, watched{t, topics})
-	case len(topics) == 0:
-		w.on = slices.Delete(w.on, i, i+1)
-	default:
-		w.on[i].topics = topics
+	w.on = on
+}
+
+// follows counts what is watched of other tables, and tells whether these are the
+// topics of this one, in this order.
+func (w *Watch) follows(t *Table, topics []Topic) (others int, same bool) {
+	n, same := 0, true
+	for _, entry := range w.on {
+		switch {
+		case entry.of != t:
+			others++
+		case n < len(topics) && entry.name == topics[n]:
+			n++
+		default:
+			same = false
+		}
 	}
+	return others, same && n == len(topics)
 }
 
 // Only stops watching tables other than these.
 func (w *Watch) Only(tables ...*Table) {
-	for _, o := range slices.Clone(w.on) {
-		if !slices.Contains(tables, o.t) {
-			w.Follow(o.t)
+	for i := 0; i < len(w.on); {
+		if of := w.on[i].of; !slices.Contains(tables, of) {
+			w.Follow(of) // which takes its topics out
+			i = 0
+			continue
 		}
+		i++
 	}
 }
 
 // Close ends the watch and forgets topics that nobody else watches.
 func (w *Watch) Close() { w.Only() }
 
-// unwatch forgets a topic with its last watch. The lock is held.
-func (t *Table) unwatch(name Topic, w *Watch) {
-	entry := t.topics[name]
-	if entry == nil {
-		return
-	}
-	delete(entry.watches, w)
-	if len(entry.watches) == 0 {
-		delete(t.topics, name)
+// unwatch forgets a topic with its last watch. The lock of its table is held.
+func (e *topic) unwatch(w *Watch) {
+	delete(e.watches, w)
+	if len(e.watches) == 0 {
+		delete(e.of.topics, e.name)
 	}
 }
 
@@ -230,13 +252,8 @@ func (t *Table) tell(entry *topic, c *Change) {
 	entry.version = t.cuts
 	for w := range entry.watches {
 		w.pending.CompareAndSwap(nil, c)
-		if w.wake != nil {
-			w.wake()
-			continue
-		}
-		select {
-		case w.c <- struct{}{}:
-		default: // already awake
+		if w.waker != nil {
+			w.waker.Wake()
 		}
 	}
 }
