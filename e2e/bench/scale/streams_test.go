@@ -41,6 +41,7 @@ func TestStreams(t *testing.T) {
 	streams, conns := scaled(100_000), scaled(5000)
 	ask := streamsOf(m, streams, false)
 	swarm := newSwarm(t, m.size.Services())
+	profiled := profileCPU(t, p, "start.cpu", max(2, streams/20_000))
 	used, began := cpu(t, p), time.Now()
 	swarm.spread(t, addr, conns, ask)
 	swarm.answered(t, streams)
@@ -48,6 +49,7 @@ func TestStreams(t *testing.T) {
 	s.took(name+"all answered", time.Since(began), 0)
 	each := func(total time.Duration) float64 { return float64(total.Microseconds()) / float64(streams) }
 	s.say(name+"processor time of a start, answer included", each(cpu(t, p)-used), "us", 80)
+	profiled()
 	settled := atRest(t, p)
 	s.atFullSize(name+"RSS of each", (rss(t, p)-before)*1000/1.024/float64(streams), "KiB", 16)
 	s.say(name+"live heap of each", (settled-quiet)*1000/1.024/float64(streams), "KiB", 0)

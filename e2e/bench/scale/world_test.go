@@ -166,12 +166,14 @@ var heapLine = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 // heapNow is what a process holds after a collection, in MB.
 func heapNow(t *testing.T, p *proc.Process) float64 {
 	t.Helper()
-	found := heapLine.FindStringSubmatch(page(t, p, "/debug/pprof/heap?gc=1&debug=1"))
+	text := page(t, p, "/debug/pprof/heap?gc=1&debug=1")
+	found := heapLine.FindStringSubmatch(text)
 	if found == nil {
 		t.Fatal("the heap profile names no HeapAlloc")
 	}
 	if *keep != "" {
-		profile(t, p, "heap", "/debug/pprof/heap")
+		profile(t, p, "heap.txt", text) // has the sizes of stacks, too
+		profile(t, p, "heap", page(t, p, "/debug/pprof/heap"))
 	}
 	n, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {
@@ -180,11 +182,26 @@ func heapNow(t *testing.T, p *proc.Process) float64 {
 	return n / 1e6
 }
 
-func profile(t *testing.T, p *proc.Process, kind, path string) {
+func profile(t *testing.T, p *proc.Process, kind, body string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(*keep, p.Name+"."+kind), []byte(page(t, p, path)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(*keep, p.Name+"."+kind), []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// profileCPU keeps a profile of the next seconds, if profiles are wanted; what it
+// returns waits for it.
+func profileCPU(t *testing.T, p *proc.Process, kind string, seconds int) (wait func()) {
+	t.Helper()
+	if *keep == "" {
+		return func() {}
+	}
+	got := make(chan string, 1)
+	go func() {
+		defer close(got) // empty if the page could not be had, which ends the test
+		got <- page(t, p, fmt.Sprintf("/debug/pprof/profile?seconds=%d", seconds))
+	}()
+	return func() { profile(t, p, kind, <-got) }
 }
 
 // page is one of the admin server, for which a process of a gigabyte on a busy
