@@ -129,7 +129,9 @@ func (x *Exchange) Respond(r *message.Response) error {
 		x.word.Unlock()
 	}
 	toClose := r.Length == message.Unknown && x.req.Version == message.HTTP10 && !message.Bodyless(x.req.Method, r.Status)
-	if leaving || toClose || r.Fields.HasToken("connection", "close") || x.unread() {
+	// A client of CONNECT may have sent what was meant for the tunnel.
+	refused := x.req.Method == "CONNECT" && r.Status/100 != 2
+	if leaving || toClose || refused || r.Fields.HasToken("connection", "close") || x.unread() {
 		x.keep = false
 	}
 	x.closing = !x.keep

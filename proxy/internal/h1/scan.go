@@ -27,6 +27,7 @@ var (
 	errHost     = errors.New("the request has no host, more than one, or one that is none")
 	errLength   = errors.New("content-length is no number, or two")
 	errFraming  = errors.New("both content-length and transfer-encoding")
+	errContent  = errors.New("a CONNECT with a body: what follows it is the tunnel's")
 	errCoding   = errors.New("a transfer-encoding other than chunked")
 	errStatus   = errors.New("the status is none")
 	errTooLarge = errors.New("the head is too large")
@@ -100,8 +101,8 @@ func parseRequest(r *message.Request, fields message.Fields, head string) (frami
 		return none, err
 	case f == chunked && r.Version == message.HTTP10:
 		return none, errCoding
-	case r.Method == "CONNECT":
-		f, length = none, 0 // what follows is the tunnel's
+	case r.Method == "CONNECT" && f != none:
+		return none, errContent
 	}
 	r.Length = length
 	return f, nil
@@ -132,7 +133,7 @@ func requestLine(r *message.Request, line string) error {
 	}
 	switch {
 	case method == "CONNECT":
-		if r.Version == message.HTTP10 || !message.ValidAuthority(target) || strings.IndexByte(target, ':') < 0 {
+		if r.Version == message.HTTP10 || !message.ValidTarget(target) {
 			return errTarget
 		}
 		r.Authority = target
@@ -147,7 +148,7 @@ func requestLine(r *message.Request, line string) error {
 // absolute reads a target that is a whole URI.
 func absolute(r *message.Request, target string) error {
 	scheme, rest, ok := strings.Cut(target, "://")
-	if !ok || !token(scheme) {
+	if !ok || !schemeName(scheme) {
 		return errTarget
 	}
 	r.Scheme, r.Absolute = strings.ToLower(scheme), true
@@ -156,13 +157,29 @@ func absolute(r *message.Request, target string) error {
 		i = len(rest)
 	}
 	r.Authority, r.Target = rest[:i], rest[i:]
-	if r.Target == "" || r.Target[0] == '?' {
+	switch {
+	case r.Target == "" && r.Method == "OPTIONS":
+		r.Target = "*" // RFC 9112 §3.2.4
+	case r.Target == "" || r.Target[0] == '?':
 		r.Target = "/" + r.Target
 	}
 	if r.Authority == "" || !message.ValidAuthority(r.Authority) {
 		return errTarget
 	}
 	return nil
+}
+
+// schemeName is RFC 3986 §3.1.
+func schemeName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i] | 0x20; {
+		case 'a' <= c && c <= 'z':
+		case i > 0 && ('0' <= s[i] && s[i] <= '9' || s[i] == '+' || s[i] == '-' || s[i] == '.'):
+		default:
+			return false
+		}
+	}
+	return s != ""
 }
 
 // host checks the Host field and makes it the authority where there is no other.

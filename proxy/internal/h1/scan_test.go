@@ -28,7 +28,11 @@ func TestRequestHeads(t *testing.T) {
 		{"chunked", "POST / HTTP/1.1", host + "Transfer-Encoding: ChunKed\r\n", nil, chunked, message.Unknown},
 		{"asterisk", "OPTIONS * HTTP/1.1", host, nil, none, 0},
 		{"whole", "GET http://b.test:80?q HTTP/1.1", host, nil, none, 0},
-		{"CONNECT", "CONNECT a.test:80 HTTP/1.1", host + "Content-Length: 3\r\n", nil, none, 0},
+		{"CONNECT", "CONNECT a.test:80 HTTP/1.1", host, nil, none, 0},
+		{"CONNECT with an empty body", "CONNECT a.test:80 HTTP/1.1", host + "Content-Length: 0\r\n", nil, none, 0},
+		{"CONNECT with a body", "CONNECT a.test:80 HTTP/1.1", host + "Content-Length: 3\r\n", errContent, none, 0},
+		{"CONNECT with a coding", "CONNECT a.test:80 HTTP/1.1", host + "Transfer-Encoding: chunked\r\n", errContent, none, 0},
+		{"CONNECT to IPv6 without port", "CONNECT [::1] HTTP/1.1", host, errTarget, none, 0},
 		{"custom", "BREW /pot HTTP/1.1", host, nil, none, 0},
 
 		{"no version", "GET /", host, errLine, none, 0},

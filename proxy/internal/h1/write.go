@@ -20,7 +20,9 @@ func appendRequest(b []byte, r *message.Request) []byte {
 			scheme = "http"
 		}
 		b = append(append(append(b, scheme...), "://"...), r.Authority...)
-		b = append(b, r.Target...)
+		if r.Target != "*" { // of OPTIONS: a URI says it by having no path
+			b = append(b, r.Target...)
+		}
 	case r.Target == "":
 		b = append(b, '/')
 	default:

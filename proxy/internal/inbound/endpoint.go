@@ -3,7 +3,6 @@ package inbound
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -80,7 +79,6 @@ func (in *Inbound) request(x *exchange) *message.Request {
 		if x.proto.Minor == 0 {
 			out.Version = message.HTTP10
 		}
-		out.Scheme = ""
 	}
 	if (x.upgraded || out.Absolute) && out.Authority != "" && out.Fields.Has("host") {
 		out.Fields.Set("host", out.Authority) // the host that the policy has judged (RFC 9112 §3.2.2, RFC 9113 §8.3.1)
@@ -137,8 +135,6 @@ func grpcStatus(res *message.Response, body message.Body) string {
 
 // hopByHop removes the headers that concern one connection only.
 func hopByHop(f *message.Fields) {
-	if strings.EqualFold(f.Get("upgrade"), "h2c") {
-		f.Del("http2-settings")
-	}
+	f.Del("http2-settings")
 	f.DelHop(message.HopByHop)
 }

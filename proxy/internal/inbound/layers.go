@@ -92,8 +92,8 @@ func (in *Inbound) mesh(next handler) handler {
 		if p, ok := origproto.Take(&r.Fields); ok && r.Version == message.HTTP2 && r.Method != http.MethodConnect {
 			x.upgraded, x.proto = true, p
 		}
-		if isUpgrade(r) {
-			x.upgrade = r.Fields.Get("upgrade")
+		if r.Method != http.MethodConnect {
+			x.upgrade = r.Upgrade()
 		}
 		// Before our own header is set: a client may name it in Connection.
 		hopByHop(&r.Fields)

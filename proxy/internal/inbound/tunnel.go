@@ -86,10 +86,3 @@ func half(c net.Conn) halfConn {
 	}
 	return &detect.Conn{Conn: c}
 }
-
-// isUpgrade reports an HTTP/1.1 upgrade; one to h2c is never taken
-// (spec/proxy.md §9.4).
-func isUpgrade(r *message.Request) bool {
-	to := r.Fields.Get("upgrade")
-	return r.Version == message.HTTP11 && to != "" && !message.Is(to, "h2c") && r.Fields.HasToken("connection", "upgrade")
-}

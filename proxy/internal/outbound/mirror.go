@@ -69,7 +69,7 @@ func (x *exchange) mirror(lists [2][]mirrorTo, out *message.Request) {
 }
 
 func (x *exchange) copyTo(to mirrorTo, out *message.Request) {
-	if x.r.Method == "CONNECT" || upgrade(x.r.Fields) != "" || random() >= to.ratio {
+	if x.r.Method == "CONNECT" || x.r.Upgrade() != "" || random() >= to.ratio {
 		return // nobody is at the other end of a copied tunnel
 	}
 	if x.o.copying.Add(1) > maxMirrors {

@@ -10,25 +10,27 @@ import (
 // TestRawRequests sends bytes that no honest client would, in explicit mode
 // (where the client names a URI) and redirected.
 func TestRawRequests(t *testing.T) {
-	b := rawtest.Serve(t)
 	var absolute []rawtest.Case
 	for _, c := range rawtest.Load(t) {
 		absolute = append(absolute, rawtest.Absolute(c, "a.test"))
 	}
 	t.Run("explicit", func(t *testing.T) {
-		r := start(t)
+		t.Parallel()
+		b, r := rawtest.Serve(t), start(t)
 		r.controls.service("a.test:80", plain(b.Addr.AddrPort()))
 		rawtest.Run(t, b, absolute, func() (net.Conn, error) { return (&net.Dialer{}).DialContext(t.Context(), "tcp", r.addr) })
 	})
 	t.Run("redirected", func(t *testing.T) {
-		r := start(t)
+		t.Parallel()
+		b, r := rawtest.Serve(t), start(t)
 		rawtest.Run(t, b, rawtest.Load(t), func() (net.Conn, error) {
 			conn, _ := r.redirected(b.Addr.AddrPort())
 			return conn, nil
 		})
 	})
 	t.Run("through two proxies", func(t *testing.T) {
-		p := startPair(t, "all-authenticated")
+		t.Parallel()
+		b, p := rawtest.Serve(t), startPair(t, "all-authenticated")
 		p.expose("a.test:80", b.Addr.AddrPort())
 		rawtest.Run(t, b, absolute, func() (net.Conn, error) { return (&net.Dialer{}).DialContext(t.Context(), "tcp", p.addr) })
 	})

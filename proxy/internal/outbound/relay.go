@@ -20,12 +20,16 @@ func (x *exchange) outgoing() *message.Request {
 	}
 	room := out.Fields
 	*out = *x.r
-	out.Fields = requestFields(room, x.r.Fields)
+	out.Fields = requestFields(room, x.r)
 	out.Authority = x.authority
-	if x.client.explicit && out.Fields.Has("host") {
-		out.Fields.Set("host", x.authority) // RFC 9112 §3.2.2
+	if x.client.explicit {
+		out.Scheme = ""
+		if out.Fields.Has("host") {
+			out.Fields.Set("host", x.authority) // RFC 9112 §3.2.2
+		}
+		out.Fields.Del("proxy-authorization") // else it is another proxy's, behind us
 	}
-	out.Absolute, out.Scheme = false, ""
+	out.Absolute = false
 	if x.body == nil {
 		out.Length = 0
 	}
@@ -89,7 +93,7 @@ func (x *exchange) prefix() string {
 func (x *exchange) respond(t *try) error {
 	res := t.res
 	switch {
-	case x.r.Version != message.HTTP2 && (res.Status == 101 && upgrade(x.r.Fields) != "" || x.r.Method == "CONNECT" && res.Status/100 == 2):
+	case x.r.Version != message.HTTP2 && (res.Status == 101 && x.r.Upgrade() != "" || x.r.Method == "CONNECT" && res.Status/100 == 2):
 		return x.switched(t)
 	case res.Status < 200:
 		t.answer.Drop()

@@ -317,7 +317,7 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.kept.hint, Sending: t.lease},
 		Hostless: x.r.Authority == "",
 		HTTP2:    native,
-		Upgrade:  !native && (x.r.Method == "CONNECT" || upgrade(x.r.Fields) != ""),
+		Upgrade:  !native && (x.r.Method == "CONNECT" || x.r.Upgrade() != ""),
 		Absolute: !x.client.explicit && x.r.Absolute,
 	})
 	switch {

@@ -397,3 +397,24 @@ func TestRequestsWaitForTheProfile(t *testing.T) {
 		t.Errorf("then: %d", code)
 	}
 }
+
+// TestCredentialsForProxies: a transparent proxy is not the one that a client proves
+// itself to, an explicit one is.
+func TestCredentialsForProxies(t *testing.T) {
+	r := start(t)
+	app := heads(t)
+	r.controls.service(web, plain(app))
+	const fields = "Host: web.shop.svc.cluster.local\r\nProxy-Authorization: Basic eA==\r\n\r\n"
+	conn, br := r.redirected(app)
+	if _, body := ask(t, conn, br, "GET / HTTP/1.1\r\n"+fields); !strings.Contains(body, "Proxy-Authorization: Basic eA==") {
+		t.Errorf("the other proxy gets %q", body)
+	}
+	direct, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = direct.Close() }()
+	if _, body := ask(t, direct, bufio.NewReader(direct), "GET http://"+web+"/ HTTP/1.1\r\n"+fields); !strings.Contains(body, "GET / HTTP/1.1") || strings.Contains(body, "Proxy-Auth") {
+		t.Errorf("an endpoint gets %q", body)
+	}
+}

@@ -145,7 +145,7 @@ func (x *exchange) switched(t *try) error {
 	x.guard.Set(nil)
 	hold := x.o.deps.Drain.Hold()
 	defer hold()
-	to := upgrade(res.Fields)
+	to := res.Fields.Get("upgrade")
 	responseFields(&res.Fields)
 	res.Fields.Del("content-length") // what follows has no framing
 	if res.Status == 101 {
