@@ -110,7 +110,7 @@ func read(br *bufio.Reader) (r Request, err error) {
 		return r, err
 	}
 	parts := strings.Split(r.Line, " ")
-	if len(parts) != 3 || !token(parts[0]) || parts[1] == "" || parts[2] != "HTTP/1.1" && parts[2] != "HTTP/1.0" {
+	if len(parts) != 3 || !token(parts[0]) || parts[1] == "" || strings.Contains(parts[1], "\t") || parts[2] != "HTTP/1.1" && parts[2] != "HTTP/1.0" {
 		return r, fmt.Errorf("request line %q", r.Line)
 	}
 	if r.Header, err = fields(br); err != nil {

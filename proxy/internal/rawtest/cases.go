@@ -23,12 +23,14 @@ type Case struct {
 	Allow  []string       `json:"allow"`
 	Checks map[string]any `json:"checks"`
 	Note   string         `json:"note"`
+	Fill   int            `json:"fill"` // how many times "a" stands for each "<fill>"
+	End    bool           `json:"end"`  // the client ends its side when it has sent all
 }
 
 // Bytes are what the client sends.
 func (c Case) Bytes() []byte {
 	var b []byte
-	for _, r := range c.Raw {
+	for _, r := range strings.ReplaceAll(c.Raw, "<fill>", strings.Repeat("a", c.Fill)) {
 		if r > 0xff { // not latin-1: as UTF-8
 			b = append(b, string(r)...)
 			continue
@@ -70,14 +72,17 @@ func Load(t testing.TB) []Case {
 	return all
 }
 
-var originForm = regexp.MustCompile(`^( ?[A-Za-z]+ {1,2})/`)
+var (
+	originForm = regexp.MustCompile("^( ?[A-Za-z0-9!#$%&'*+.^_`|~-]+ {1,2})/")
+	second     = regexp.MustCompile(`(GET|POST) /q `)
+)
 
 // Absolute rewrites the request lines of a case as a client of a proxy writes
 // them. The second request of a pipeline is found by its path /q.
 func Absolute(c Case, authority string) Case {
 	to := "http://" + authority + "/"
 	c.Raw = originForm.ReplaceAllString(c.Raw, "${1}"+to)
-	c.Raw = strings.ReplaceAll(c.Raw, "GET /q ", "GET "+to+"q ")
+	c.Raw = second.ReplaceAllString(c.Raw, "$1 "+to+"q ")
 	return c
 }
 
@@ -112,6 +117,9 @@ func talk(t *testing.T, conn net.Conn, c Case) []int {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	_, _ = conn.Write(c.Bytes()) // a proxy may hang up early
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && c.End {
+		_ = half.CloseWrite()
+	}
 	most := 1
 	if slices.Contains(c.Allow, "forward2") {
 		most = 2
@@ -144,6 +152,9 @@ func talk(t *testing.T, conn net.Conn, c Case) []int {
 
 func judge(c Case, codes []int, whole []Request) error {
 	got := fmt.Sprintf("forward%d", len(whole))
+	if status, ok := c.Checks["status"].(float64); ok && !slices.Contains(codes, int(status)) {
+		return fmt.Errorf("got codes %v, not %v", codes, status)
+	}
 	refused := len(codes) == 0 || codes[len(codes)-1] >= 400
 	switch {
 	case len(whole) > 0 && slices.Contains(c.Allow, got):
@@ -167,6 +178,16 @@ func judge(c Case, codes []int, whole []Request) error {
 		}
 		if path, ok := c.Checks["path_if_forwarded"].(string); ok && !strings.Contains(r.Line, path+" ") {
 			return fmt.Errorf("request line became %q", r.Line)
+		}
+		if body, ok := c.Checks["body_if_forwarded"].(string); ok && r.Body != body {
+			return fmt.Errorf("the body became %q", r.Body)
+		}
+		if fields, ok := c.Checks["hdr_if_forwarded"].(map[string]any); ok {
+			for name, want := range fields {
+				if got := r.Get(name); !slices.Equal(got, []string{want.(string)}) {
+					return fmt.Errorf("header %s became %q", name, got)
+				}
+			}
 		}
 		if host, ok := c.Checks["host_if_forwarded"].(string); ok && !slices.Equal(r.Get("host"), []string{host}) {
 			return fmt.Errorf("host became %q", r.Get("host"))
