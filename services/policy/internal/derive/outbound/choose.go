@@ -89,6 +89,14 @@ func (b *builder) backend(p *penalty) *outbound.Backend {
 	return balanced(b.cluster, derive.ServicePort{Namespace: b.parent.Namespace, Name: b.parent.Name, Port: b.Port}, p)
 }
 
+// limits are a rule's own timeouts, or its parent's.
+func (b *builder) limits(r rule) timeouts {
+	if r.timeouts.set {
+		return r.timeouts
+	}
+	return b.settings.timeouts
+}
+
 // lacking says which filters a proxy that knows only Linkerd's API lacks; empty
 // if none, or if the answer is for one that knows ours.
 func (b *builder) lacking(a attached, f filters) string {

@@ -1,6 +1,8 @@
 package outbound
 
 import (
+	"cmp"
+
 	"github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc/codes"
@@ -35,27 +37,14 @@ func (b *builder) grpc(routes []attached) []*outbound.GrpcRoute {
 }
 
 func (b *builder) grpcRule(a attached, r rule, i, j uint32) *outbound.GrpcRoute_Rule {
-	limits := r.timeouts
-	if !limits.set {
-		limits = b.settings.timeouts
-	}
-	again := r.retry
-	if again == nil {
-		again = b.settings.grpcRetry
-	}
+	limits, again := b.limits(r), cmp.Or(r.retry, b.settings.grpcRetry)
 	choice := b.choose(a, r, b.settings.penalty)
-	filters := r.filters.grpc
-	if choice.failure != "" {
-		filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unavailable, choice.failure)}
-	} else if lacking := b.lacking(a, r.filters); lacking != "" {
-		filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unimplemented, lacking)}
-	}
 	if b.Complete {
 		b.extend(a, r, choice, i, j)
 	}
 	return &outbound.GrpcRoute_Rule{
 		Matches:                r.grpc,
-		Filters:                filters,
+		Filters:                b.grpcFilters(a, r.filters, choice.failure),
 		Backends:               b.grpcBackends(a, choice),
 		RequestTimeout:         unlessZero(limits.request), //nolint:staticcheck // older proxies know only this one
 		Timeouts:               timeoutsOf(limits),
@@ -70,18 +59,23 @@ func (b *builder) grpcBackends(a attached, c choice) *outbound.GrpcRoute_Distrib
 	}
 	out := &outbound.GrpcRoute_Distribution_RandomAvailable{}
 	for _, w := range c.random {
-		filters := w.filters.grpc
-		if w.failure != "" {
-			filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unavailable, w.failure)}
-		} else if lacking := b.lacking(a, w.filters); lacking != "" {
-			filters = []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unimplemented, lacking)}
-		}
 		out.Backends = append(out.Backends, &outbound.GrpcRoute_WeightedRouteBackend{
 			Weight:  w.weight,
-			Backend: &outbound.GrpcRoute_RouteBackend{Backend: w.backend, Filters: filters},
+			Backend: &outbound.GrpcRoute_RouteBackend{Backend: w.backend, Filters: b.grpcFilters(a, w.filters, w.failure)},
 		})
 	}
 	return &outbound.GrpcRoute_Distribution{Kind: &outbound.GrpcRoute_Distribution_RandomAvailable_{RandomAvailable: out}}
+}
+
+// grpcFilters are filters as written; what cannot be obeyed fails every call instead.
+func (b *builder) grpcFilters(a attached, f filters, failure string) []*outbound.GrpcRoute_Filter {
+	if failure != "" {
+		return []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unavailable, failure)}
+	}
+	if lacking := b.lacking(a, f); lacking != "" {
+		return []*outbound.GrpcRoute_Filter{grpcFailure(codes.Unimplemented, lacking)}
+	}
+	return f.grpc
 }
 
 func grpcFirst(b *outbound.Backend) *outbound.GrpcRoute_Distribution {

@@ -1,6 +1,8 @@
 package outbound
 
 import (
+	"cmp"
+
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 )
@@ -38,29 +40,14 @@ func (b *builder) http(routes []attached) []*outbound.HttpRoute {
 }
 
 func (b *builder) httpRule(a attached, r rule, i, j uint32) *outbound.HttpRoute_Rule {
-	limits := r.timeouts
-	if !limits.set {
-		limits = b.settings.timeouts
-	}
-	again := r.retry
-	if again == nil {
-		again = b.settings.retry
-	}
+	limits, again := b.limits(r), cmp.Or(r.retry, b.settings.retry)
 	choice := b.choose(a, r, b.settings.penalty)
-	failure := choice.failure
-	if failure == "" {
-		failure = b.lacking(a, r.filters)
-	}
-	filters := r.filters.http
-	if failure != "" {
-		filters = []*outbound.HttpRoute_Filter{httpFailure(statusFailed, failure)}
-	}
 	if b.Complete {
 		b.extend(a, r, choice, i, j)
 	}
 	return &outbound.HttpRoute_Rule{
 		Matches:                r.http,
-		Filters:                filters,
+		Filters:                b.httpFilters(a, r.filters, choice.failure),
 		Backends:               b.httpBackends(a, choice),
 		RequestTimeout:         unlessZero(limits.request), //nolint:staticcheck // older proxies know only this one
 		Timeouts:               timeoutsOf(limits),
@@ -75,19 +62,20 @@ func (b *builder) httpBackends(a attached, c choice) *outbound.HttpRoute_Distrib
 	}
 	out := &outbound.HttpRoute_Distribution_RandomAvailable{}
 	for _, w := range c.random {
-		filters, failure := w.filters.http, w.failure
-		if failure == "" {
-			failure = b.lacking(a, w.filters)
-		}
-		if failure != "" {
-			filters = []*outbound.HttpRoute_Filter{httpFailure(statusFailed, failure)}
-		}
 		out.Backends = append(out.Backends, &outbound.HttpRoute_WeightedRouteBackend{
 			Weight:  w.weight,
-			Backend: &outbound.HttpRoute_RouteBackend{Backend: w.backend, Filters: filters},
+			Backend: &outbound.HttpRoute_RouteBackend{Backend: w.backend, Filters: b.httpFilters(a, w.filters, w.failure)},
 		})
 	}
 	return &outbound.HttpRoute_Distribution{Kind: &outbound.HttpRoute_Distribution_RandomAvailable_{RandomAvailable: out}}
+}
+
+// httpFilters are filters as written; what cannot be obeyed fails every request instead.
+func (b *builder) httpFilters(a attached, f filters, failure string) []*outbound.HttpRoute_Filter {
+	if failure = cmp.Or(failure, b.lacking(a, f)); failure != "" {
+		return []*outbound.HttpRoute_Filter{httpFailure(statusFailed, failure)}
+	}
+	return f.http
 }
 
 // httpDefault is a parent's own route. It carries the parent's retries and
