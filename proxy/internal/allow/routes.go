@@ -10,59 +10,42 @@ import (
 	httppb "github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
+	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
 
 	"github.com/weftmesh/weft/proxy/internal/pattern"
 )
 
-// httpRoutes compiles routes, whose authorizations extend the server's. A server
-// without routes has one that takes everything.
-func httpRoutes(in []*pb.HttpRoute, server []authorization) ([]route, error) {
-	if len(in) == 0 {
-		return []route{defaultRoute(server)}, nil
-	}
-	var out []route
-	for _, r := range in {
-		ref, err := metaRef(r.GetMetadata())
-		if err != nil {
-			return nil, fmt.Errorf("route: %w", err)
-		}
-		c, err := compileRoute(ref, r, server)
-		if err != nil {
-			return nil, fmt.Errorf("route %s: %w", ref.Name, err)
-		}
-		out = append(out, c)
-	}
-	return out, nil
+// written is a route of either protocol, with rules of kind R.
+type written[R any] interface {
+	GetMetadata() *metapb.Metadata
+	GetHosts() []*httppb.HostMatch
+	GetAuthorizations() []*pb.Authz
+	GetRules() []R
 }
 
-func compileRoute(ref Ref, r *pb.HttpRoute, server []authorization) (route, error) {
-	var out route
-	var err error
-	if out.hosts, err = hosts(r.GetHosts()); err != nil {
-		return out, err
-	}
-	authz, err := authorizations(r.GetAuthorizations(), server)
-	if err != nil {
-		return out, err
-	}
-	for _, in := range r.GetRules() {
-		c := rule{ref: ref, authz: authz}
-		for _, m := range in.GetMatches() {
-			cond, err := httpMatch(m)
-			if err != nil {
-				return out, err
-			}
-			c.matches = append(c.matches, cond)
-		}
-		for _, f := range in.GetFilters() {
-			c.filters = append(c.filters, httpFilter(f))
-		}
-		out.rules = append(out.rules, c)
-	}
-	return out, nil
+// ruled is a rule with matches and filters of kinds M and F.
+type ruled[M, F any] interface {
+	GetMatches() []M
+	GetFilters() []F
+}
+
+// compiler reads the matches and filters of one protocol.
+type compiler[M, F any] struct {
+	match  func(M) (conditions, error)
+	filter func(F) Filter
+}
+
+func httpRoutes(in []*pb.HttpRoute, server []authorization) ([]route, error) {
+	return routes(in, server, compiler[*httppb.HttpRouteMatch, *pb.HttpRoute_Filter]{httpMatch, httpFilter})
 }
 
 func grpcRoutes(in []*pb.GrpcRoute, server []authorization) ([]route, error) {
+	return routes(in, server, compiler[*grpcpb.GrpcRouteMatch, *pb.GrpcRoute_Filter]{grpcMatch, grpcFilter})
+}
+
+// routes compiles routes, whose authorizations extend the server's. A server
+// without routes has one that takes everything.
+func routes[T written[R], R ruled[M, F], M, F any](in []T, server []authorization, by compiler[M, F]) ([]route, error) {
 	if len(in) == 0 {
 		return []route{defaultRoute(server)}, nil
 	}
@@ -72,7 +55,7 @@ func grpcRoutes(in []*pb.GrpcRoute, server []authorization) ([]route, error) {
 		if err != nil {
 			return nil, fmt.Errorf("route: %w", err)
 		}
-		c, err := compileGRPCRoute(ref, r, server)
+		c, err := compileRoute(ref, r, server, by)
 		if err != nil {
 			return nil, fmt.Errorf("route %s: %w", ref.Name, err)
 		}
@@ -81,7 +64,7 @@ func grpcRoutes(in []*pb.GrpcRoute, server []authorization) ([]route, error) {
 	return out, nil
 }
 
-func compileGRPCRoute(ref Ref, r *pb.GrpcRoute, server []authorization) (route, error) {
+func compileRoute[T written[R], R ruled[M, F], M, F any](ref Ref, r T, server []authorization, by compiler[M, F]) (route, error) {
 	var out route
 	var err error
 	if out.hosts, err = hosts(r.GetHosts()); err != nil {
@@ -94,14 +77,14 @@ func compileGRPCRoute(ref Ref, r *pb.GrpcRoute, server []authorization) (route, 
 	for _, in := range r.GetRules() {
 		c := rule{ref: ref, authz: authz}
 		for _, m := range in.GetMatches() {
-			cond, err := grpcMatch(m)
+			cond, err := by.match(m)
 			if err != nil {
 				return out, err
 			}
 			c.matches = append(c.matches, cond)
 		}
 		for _, f := range in.GetFilters() {
-			c.filters = append(c.filters, grpcFilter(f))
+			c.filters = append(c.filters, by.filter(f))
 		}
 		out.rules = append(out.rules, c)
 	}
