@@ -17,10 +17,14 @@ type bucket struct {
 }
 
 const (
-	// resetBurst is how many streams a client may reset at once, resetRate how many
-	// a second in the long run (CVE-2023-44487).
+	// resetBurst is how many streams a client may reset in a hurry at once, resetRate
+	// how many a second in the long run (CVE-2023-44487).
 	resetBurst = 1000
 	resetRate  = 200
+	// hurry is how young such a stream is. Clients that wait for an answer and give up,
+	// thousands a second when a deadline is short, are no attack: as many as MaxStreams
+	// bound them, and a mesh's connection is everybody's.
+	hurry = 10 * time.Millisecond
 )
 
 func (b *bucket) take(now time.Time) bool {

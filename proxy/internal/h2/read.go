@@ -56,9 +56,7 @@ func (c *Conn) head() (frame.Head, error) {
 
 func (c *Conn) fill(size int) error {
 	err := c.in.Fill(max(size, wire.Size))
-	if c.cfg.KeepaliveInterval > 0 {
-		c.heard.Store(time.Now().UnixNano())
-	}
+	c.heard.Store(time.Now().UnixNano())
 	if errors.Is(err, io.EOF) && len(c.in.Bytes()) > 0 {
 		return io.ErrUnexpectedEOF
 	}
@@ -221,12 +219,12 @@ func (c *Conn) onReset(h frame.Head, p []byte) error {
 	if c.idleStream(h.Stream) {
 		return &frame.ConnError{Code: frame.ProtocolError, Why: "RST_STREAM of a stream that has not begun"}
 	}
-	if c.server && !c.limits.take(time.Now()) {
-		return &frame.ConnError{Code: frame.EnhanceYourCalm, Why: "too many streams reset"}
-	}
 	s := c.streams[h.Stream]
 	if s == nil {
 		return nil
+	}
+	if now := c.heard.Load(); c.server && now-s.born < int64(hurry) && !c.limits.take(time.Unix(0, now)) {
+		return &frame.ConnError{Code: frame.EnhanceYourCalm, Why: "too many streams reset"}
 	}
 	if !c.server && code == frame.NoError && s.recvEnd {
 		// The answer is whole; the rest of the question is not wanted (§8.1).

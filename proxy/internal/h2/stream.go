@@ -18,6 +18,7 @@ import (
 type Stream struct {
 	c    *Conn
 	id   uint32
+	born int64     // when it was read of, as Conn.heard
 	cond sync.Cond // of the connection's lock
 
 	req     message.Request     // of a server
@@ -66,6 +67,7 @@ var (
 func (c *Conn) open(id uint32) *Stream {
 	s := spare.Get().(*Stream)
 	s.c, s.id, s.sendWindow, s.recvWindow = c, id, c.peer.window, int64(c.cfg.StreamWindow)
+	s.born = c.heard.Load()
 	s.cond.L = &c.mu
 	c.streams[id] = s
 	c.most = max(c.most, len(c.streams))
