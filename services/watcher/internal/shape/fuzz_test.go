@@ -93,7 +93,7 @@ func FuzzPort(f *testing.F) {
 		s := &Server{}
 		s.Name, s.Namespace = "a", "b"
 		s.Spec.PodSelector, s.Spec.Port = &metav1.LabelSelector{}, port
-		rows, wrong := serverRows(s)
+		rows, _, wrong := serverRows(s)
 		if wrong != nil {
 			return
 		}

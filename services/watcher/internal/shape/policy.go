@@ -22,8 +22,10 @@ var (
 	}
 )
 
-// serverRows makes a Server's row, with the defaults of its newest version.
-func serverRows(s *Server) ([]Row, *Problem) {
+// serverRows makes a Server's row, with the defaults of its newest version. A value
+// of the future, or a typing mistake, in what it says of its clients does not undo
+// the Server: without it the port would be as open as the cluster's default policy.
+func serverRows(s *Server) (rows []Row, partly, wrong *Problem) {
 	row := &busv1.Server{
 		Namespace:     s.Namespace,
 		Name:          s.Name,
@@ -34,22 +36,21 @@ func serverRows(s *Server) ([]Row, *Problem) {
 		Labels:        clone(s.Labels),
 	}
 	if (s.Spec.PodSelector == nil) == (s.Spec.ExternalWorkloadSelector == nil) {
-		return nil, problem(Servers, s, "spec.podSelector", "exactly one of podSelector and externalWorkloadSelector must be set")
+		return nil, nil, problem(Servers, s, "spec.podSelector", "exactly one of podSelector and externalWorkloadSelector must be set")
 	}
-	var wrong *Problem
 	if row.Pods, wrong = selector(Servers, s, "spec.podSelector", s.Spec.PodSelector); wrong != nil {
-		return nil, wrong
+		return nil, nil, wrong
 	}
 	if row.ExternalWorkloads, wrong = selector(Servers, s, "spec.externalWorkloadSelector", s.Spec.ExternalWorkloadSelector); wrong != nil {
-		return nil, wrong
+		return nil, nil, wrong
 	}
 	switch port := s.Spec.Port; {
 	case port.Type == intstr.Int && validPort(int64(port.IntVal)):
 		row.Port = uint32(port.IntVal)
 	case port.Type == intstr.Int:
-		return nil, problem(Servers, s, "spec.port", "%d is not between 1 and 65535", port.IntVal)
+		return nil, nil, problem(Servers, s, "spec.port", "%d is not between 1 and 65535", port.IntVal)
 	case port.StrVal == "":
-		return nil, problem(Servers, s, "spec.port", "is empty; write a number or the name of a container port")
+		return nil, nil, problem(Servers, s, "spec.port", "is empty; write a number or the name of a container port")
 	default:
 		row.PortName = port.StrVal
 	}
@@ -57,15 +58,17 @@ func serverRows(s *Server) ([]Row, *Problem) {
 		row.ProxyProtocol = "unknown"
 	}
 	if !slices.Contains(proxyProtocols, row.ProxyProtocol) {
-		return nil, problem(Servers, s, "spec.proxyProtocol", "%s is none of %s", quote(row.ProxyProtocol), strings.Join(proxyProtocols, ", "))
+		partly = problem(Servers, s, "spec.proxyProtocol", "%s is none of %s; it counts as unknown", quote(row.ProxyProtocol), strings.Join(proxyProtocols, ", "))
+		row.ProxyProtocol = "unknown"
 	}
 	if row.AccessPolicy == "" {
 		row.AccessPolicy = "deny"
 	}
 	if !slices.Contains(accessPolicies, row.AccessPolicy) {
-		return nil, problem(Servers, s, "spec.accessPolicy", "%s is none of %s", quote(row.AccessPolicy), strings.Join(accessPolicies, ", "))
+		partly = problem(Servers, s, "spec.accessPolicy", "%s is none of %s; it counts as deny", quote(row.AccessPolicy), strings.Join(accessPolicies, ", "))
+		row.AccessPolicy = "deny"
 	}
-	return []Row{{busv1.Table_TABLE_SERVERS, bus.Key(s.Namespace, s.Name), row}}, nil
+	return []Row{{busv1.Table_TABLE_SERVERS, bus.Key(s.Namespace, s.Name), row}}, partly, nil
 }
 
 // selector converts a label selector; nil selects nothing and stays nil. Order

@@ -47,7 +47,7 @@ func Rows(kind Kind, obj metav1.Object, look Lookup) (rows []Row, partly, wrong 
 	case *discoveryv1.EndpointSlice:
 		rows, partly, wrong = sliceRows(o)
 	case *Server:
-		rows, wrong = serverRows(o)
+		rows, partly, wrong = serverRows(o)
 	case *AuthorizationPolicy:
 		rows, wrong = authorizationRows(o)
 	case *MeshTLSAuthentication:
