@@ -34,7 +34,8 @@ type block struct {
 }
 
 // New reads a row. A block of which any part cannot be read is left out and
-// named in Problems; no networks at all means everything outside the cluster.
+// named in Problems. No list of networks means everything outside the cluster, an
+// empty one nothing: a list that lost its entries must not grow to all networks.
 func New(c derive.Cluster, row *busv1.EgressNetwork) *Network {
 	n := &Network{Row: row, Allow: strings.EqualFold(row.GetTrafficPolicy(), "Allow")}
 	for i, w := range row.GetNetworks() {
@@ -50,7 +51,10 @@ func New(c derive.Cluster, row *busv1.EgressNetwork) *Network {
 			}
 		}
 	}
-	if len(row.GetNetworks()) == 0 {
+	switch {
+	case row.GetNoNetworks():
+		n.Problems = append(n.Problems, "spec.networks: names no network; leave it out for all outside the cluster")
+	case len(row.GetNetworks()) == 0:
 		for _, all := range derive.AllNetworks() {
 			n.blocks = append(n.blocks, block{net: all, except: c.Networks})
 		}

@@ -40,6 +40,9 @@ func TestSelect(t *testing.T) {
 		network("greedy", 1, cidr("0.0.0.0/0")),
 		network("broken", 1, cidr("203.0.113.7/32", "ten")),
 	}
+	none := network("none", 1) // a list that holds nothing is not the same as no list
+	none.NoNetworks = true
+	rows = append([]*busv1.EgressNetwork{none}, rows...)
 	var all []*egress.Network
 	for _, r := range rows {
 		all = append(all, egress.New(c, r))
@@ -59,8 +62,10 @@ func TestSelect(t *testing.T) {
 	if n := egress.Select(c, nil, netip.MustParseAddr("192.0.2.1")); n != nil {
 		t.Errorf("an address belongs to %v of nothing", n)
 	}
-	if p := all[len(all)-1].Problems; len(p) != 1 {
-		t.Errorf("the broken one has problems %v", p)
+	for _, n := range []*egress.Network{all[0], all[len(all)-1]} {
+		if p := n.Problems; len(p) != 1 {
+			t.Errorf("%s has problems %v", n.Row.GetName(), p)
+		}
 	}
 }
 
