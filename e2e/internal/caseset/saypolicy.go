@@ -72,7 +72,7 @@ func inboundHTTP(r *inbound.HttpRoute) any {
 		}
 		rules = append(rules, map[string]any{"matches": each(rule.GetMatches(), httpMatch), "filters": filters})
 	}
-	return map[string]any{"meta": metaOf(r.GetMetadata()), "authorizations": each(r.GetAuthorizations(), authz), "rules": rules}
+	return map[string]any{"meta": metaOf(r.GetMetadata()), "hosts": hosts(r.GetHosts()), "authorizations": each(r.GetAuthorizations(), authz), "rules": rules}
 }
 
 func inboundGRPC(r *inbound.GrpcRoute) any {
@@ -84,7 +84,7 @@ func inboundGRPC(r *inbound.GrpcRoute) any {
 		}
 		rules = append(rules, map[string]any{"matches": each(rule.GetMatches(), grpcMatch), "filters": filters})
 	}
-	return map[string]any{"meta": metaOf(r.GetMetadata()), "authorizations": each(r.GetAuthorizations(), authz), "rules": rules}
+	return map[string]any{"meta": metaOf(r.GetMetadata()), "hosts": hosts(r.GetHosts()), "authorizations": each(r.GetAuthorizations(), authz), "rules": rules}
 }
 
 func rateLimit(l *inbound.HttpLocalRateLimit) any {
