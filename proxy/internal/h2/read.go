@@ -219,12 +219,14 @@ func (c *Conn) onReset(h frame.Head, p []byte) error {
 	if c.idleStream(h.Stream) {
 		return &frame.ConnError{Code: frame.ProtocolError, Why: "RST_STREAM of a stream that has not begun"}
 	}
-	s := c.streams[h.Stream]
+	s, now := c.streams[h.Stream], c.heard.Load()
+	// Of those that have ended only the refused ones count: the others were answered.
+	hurried := s != nil && now-s.born < int64(hurry) || s == nil && c.resetByUs(h.Stream)
+	if c.server && hurried && !c.limits.take(time.Unix(0, now)) {
+		return &frame.ConnError{Code: frame.EnhanceYourCalm, Why: "too many streams reset"}
+	}
 	if s == nil {
 		return nil
-	}
-	if now := c.heard.Load(); c.server && now-s.born < int64(hurry) && !c.limits.take(time.Unix(0, now)) {
-		return &frame.ConnError{Code: frame.EnhanceYourCalm, Why: "too many streams reset"}
 	}
 	if !c.server && code == frame.NoError && s.recvEnd {
 		// The answer is whole; the rest of the question is not wanted (§8.1).
