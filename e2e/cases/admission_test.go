@@ -24,35 +24,20 @@ func TestAdmissionCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noted, err := compatibility()
-	if err != nil {
-		t.Fatal(err)
-	}
-	score := &score{}
+	score := newScore(t)
 	var hooks map[string]*webhook
 	for _, c := range cases {
-		if c.Request.K8s != "create" || !strings.Contains(c.ID+" "+c.Area, *only) {
+		if c.Request.K8s != "create" || !chosen(c.ID, c.Area) {
 			continue
 		}
 		if hooks == nil {
 			hooks = startValidators(t)
 		}
 		t.Run(c.ID, func(t *testing.T) {
-			switch why := admission(t, c, hooks); {
-			case why == "":
-				score.add(c.Area, exact)
-			case noted[c.ID]:
-				score.add(c.Area, differs)
-				t.Logf("COMPATIBILITY.md says why we differ: %s", why)
-			default:
-				score.add(c.Area, failed)
-				t.Errorf("%s: %s (%s)", c.Area, why, c.Note)
-			}
+			score.judge(t, c.ID, c.Area, c.Note, exact, admission(t, c, hooks))
 		})
 	}
-	if !score.empty() {
-		report(t, score)
-	}
+	score.report()
 }
 
 // admission runs one case; the answer is empty when it passed.

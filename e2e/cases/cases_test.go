@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,15 +32,11 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noted, err := compatibility()
-	if err != nil {
-		t.Fatal(err)
-	}
-	score := &score{}
+	score := newScore(t)
 	t.Run("group", func(t *testing.T) {
 		bus := proc.NATS(t)
 		for i, c := range cases {
-			if !strings.Contains(c.ID+" "+c.Area, *only) {
+			if !chosen(c.ID, c.Area) {
 				continue
 			}
 			t.Run(c.ID, func(t *testing.T) {
@@ -53,50 +48,26 @@ func TestCases(t *testing.T) {
 					t.Skip("TestPolicyCases of package kube asks it, with an API server")
 				}
 				verdict, why := judge(t, c, bus, fmt.Sprintf("case-%d", i))
-				switch {
-				case why == "":
-					score.add(c.Area, verdict)
-				case c.Needs() != "":
-					score.add(c.Area, later)
-					t.Skipf("needs %s; without it: %s", c.Needs(), why)
-				case noted[c.ID]:
-					score.add(c.Area, differs)
-					t.Logf("COMPATIBILITY.md says why we differ: %s", why)
-				default:
-					score.add(c.Area, failed)
-					t.Errorf("%s: %s (%s)", c.Area, why, c.Note)
-				}
+				score.judge(t, c.ID, c.Area, c.Note, verdict, why)
 			})
 		}
 	})
+	score.report()
 	if !score.empty() {
-		report(t, score)
 		return
 	}
 	injections, err := caseset.LoadInjections(directory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(cases, func(c caseset.Case) bool { return strings.Contains(c.ID+" "+c.Area, *only) }) &&
-		!slices.ContainsFunc(injections, func(c caseset.Injection) bool { return strings.Contains(c.ID+" "+c.Area, *only) }) {
+	if !slices.ContainsFunc(cases, func(c caseset.Case) bool { return chosen(c.ID, c.Area) }) &&
+		!slices.ContainsFunc(injections, func(c caseset.Injection) bool { return chosen(c.ID, c.Area) }) {
 		t.Errorf("no case has %q in its id or area", *only)
 	}
 }
 
-// report prints the counts. They are what a run is for, and `go test` hides the
-// output of a package that passes, so they go to its own standard error, too.
-func report(t *testing.T, s *score) {
-	t.Helper()
-	out, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", os.Getppid()), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		fmt.Print(s)
-		return
-	}
-	defer func() { _ = out.Close() }()
-	if _, err := fmt.Fprint(out, s); err != nil {
-		fmt.Print(s)
-	}
-}
+// chosen tells whether -only takes a case.
+func chosen(id, area string) bool { return strings.Contains(id+" "+area, *only) }
 
 // directory finds the case files. A relative path may be meant from the
 // module's root, where the command is typed, or from this package.
@@ -114,32 +85,6 @@ func directory(t *testing.T) string {
 	return ""
 }
 
-var caseID = regexp.MustCompile(`\b(?:(?:dst|pol)-[a-z]+|inj)-\d+\b`)
-
-// compatibility reads the ids of the cases that a service's COMPATIBILITY.md
-// names, with the reason why our answer is another one.
-func compatibility() (map[string]bool, error) {
-	root, err := proc.Root()
-	if err != nil {
-		return nil, err
-	}
-	files, err := filepath.Glob(filepath.Join(root, "services", "*", "COMPATIBILITY.md"))
-	if err != nil {
-		return nil, err
-	}
-	noted := map[string]bool{}
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range caseID.FindAllString(string(body), -1) {
-			noted[id] = true
-		}
-	}
-	return noted, nil
-}
-
 // judge runs one case and says how it went; why is empty when it passed.
 func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why string) {
 	t.Helper()
@@ -152,9 +97,6 @@ func judge(t *testing.T, c caseset.Case, bus, cluster string) (verdict, why stri
 		return failed, err.Error()
 	}
 	patience := proc.Patience / 2
-	if c.Needs() != "" {
-		patience = 2 * time.Second // it is expected to fail; don't wait long for it
-	}
 	verdict = exact
 	want, seen := caseset.State{}, 0
 	check := func(messages []caseset.Message, what string) string {

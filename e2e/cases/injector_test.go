@@ -31,15 +31,11 @@ func TestInjectorCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noted, err := compatibility()
-	if err != nil {
-		t.Fatal(err)
-	}
-	score := &score{}
+	score := newScore(t)
 	t.Run("group", func(t *testing.T) {
 		bus := proc.NATS(t)
 		for i, c := range cases {
-			if !strings.Contains(c.ID+" "+c.Area, *only) {
+			if !chosen(c.ID, c.Area) {
 				continue
 			}
 			t.Run(c.ID, func(t *testing.T) {
@@ -48,22 +44,11 @@ func TestInjectorCases(t *testing.T) {
 				if c.Request.Helm != "" {
 					judge = func() string { return rendered(t, c) }
 				}
-				switch why := judge(); {
-				case why == "":
-					score.add(c.Area, exact)
-				case noted[c.ID]:
-					score.add(c.Area, differs)
-					t.Logf("COMPATIBILITY.md says why we differ: %s", why)
-				default:
-					score.add(c.Area, failed)
-					t.Errorf("%s: %s (%s)", c.Area, why, c.Note)
-				}
+				score.judge(t, c.ID, c.Area, c.Note, exact, judge())
 			})
 		}
 	})
-	if !score.empty() {
-		report(t, score)
-	}
+	score.report()
 }
 
 // injection runs one case; the answer is empty when it passed.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -44,38 +42,7 @@ type InjectionRequest struct {
 // LoadInjections reads the lines of the area injector from every *.jsonl file
 // of a directory; there may be none.
 func LoadInjections(dir string) ([]Injection, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("listing cases: %w", err)
-	}
-	slices.Sort(files)
-	var all []Injection
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading cases: %w", err)
-		}
-		for line := range bytes.Lines(body) {
-			var head struct {
-				Area string `json:"area"`
-			}
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
-			if err := json.Unmarshal(line, &head); err != nil {
-				return nil, fmt.Errorf("reading %s: %w", file, err)
-			}
-			if area, _, _ := strings.Cut(head.Area, "."); area != "injector" {
-				continue
-			}
-			var c Injection
-			if err := json.Unmarshal(line, &c); err != nil {
-				return nil, fmt.Errorf("reading %s: %w", file, err)
-			}
-			all = append(all, c)
-		}
-	}
-	return all, nil
+	return load[Injection](dir, func(h head) bool { return h.of("injector") })
 }
 
 // Minimal writes the spec that stands for "any valid one" into an object.

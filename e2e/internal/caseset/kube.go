@@ -1,13 +1,9 @@
 package caseset
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Kube is one line of a case file that is about Kubernetes objects themselves:
@@ -43,41 +39,7 @@ type KubeStep struct {
 // LoadKube reads the lines of the area policy that ask Kubernetes from every
 // *.jsonl file of a directory; there may be none.
 func LoadKube(dir string) ([]Kube, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("listing cases: %w", err)
-	}
-	slices.Sort(files)
-	var all []Kube
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading cases: %w", err)
-		}
-		for line := range bytes.Lines(body) {
-			var head struct {
-				Area    string `json:"area"`
-				Request struct {
-					K8s string `json:"k8s"`
-				} `json:"request"`
-			}
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
-			if err := json.Unmarshal(line, &head); err != nil {
-				return nil, fmt.Errorf("reading %s: %w", file, err)
-			}
-			if area, _, _ := strings.Cut(head.Area, "."); area != "policy" || head.Request.K8s == "" {
-				continue
-			}
-			var c Kube
-			if err := json.Unmarshal(line, &c); err != nil {
-				return nil, fmt.Errorf("reading %s: %w", file, err)
-			}
-			all = append(all, c)
-		}
-	}
-	return all, nil
+	return load[Kube](dir, func(h head) bool { return h.of("policy") && h.Request.K8s != "" })
 }
 
 // JudgeStatus says how a status differs from the wanted one; empty when it does

@@ -3,6 +3,7 @@ package caseset
 import (
 	"github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/http_route"
+	"github.com/linkerd/linkerd2-proxy-api/go/opaque_route"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
 )
 
@@ -114,18 +115,7 @@ func outboundHTTP(r *outbound.HttpRoute) any {
 			}
 			said["retry"] = map[string]any{"max": retry.GetMaxRetries(), "status": ranges, "timeout": duration(retry.GetTimeout())}
 		}
-		switch d := rule.GetBackends(); {
-		case d.GetFirstAvailable() != nil:
-			said["first_available"] = each(d.GetFirstAvailable().GetBackends(), func(b *outbound.HttpRoute_RouteBackend) any {
-				return with(backend(b.GetBackend()), "filters", each(b.GetFilters(), outboundFilter))
-			})
-		case d.GetRandomAvailable() != nil:
-			said["random_available"] = each(d.GetRandomAvailable().GetBackends(), func(b *outbound.HttpRoute_WeightedRouteBackend) any {
-				return weighted(b.GetWeight(), b.GetBackend().GetBackend(), each(b.GetBackend().GetFilters(), outboundFilter))
-			})
-		case d.GetEmpty() != nil:
-			said["empty"] = true
-		}
+		sayBackends(said, rule.GetBackends(), outboundFilter)
 		rules = append(rules, said)
 	}
 	return map[string]any{"meta": metaOf(r.GetMetadata()), "hosts": hosts(r.GetHosts()), "rules": rules}
@@ -147,18 +137,7 @@ func outboundGRPC(r *outbound.GrpcRoute) any {
 		if retry := rule.GetRetry(); retry != nil {
 			said["retry"] = map[string]any{"max": retry.GetMaxRetries(), "grpc": conditions(retry.GetConditions()), "timeout": duration(retry.GetTimeout())}
 		}
-		switch d := rule.GetBackends(); {
-		case d.GetFirstAvailable() != nil:
-			said["first_available"] = each(d.GetFirstAvailable().GetBackends(), func(b *outbound.GrpcRoute_RouteBackend) any {
-				return with(backend(b.GetBackend()), "filters", each(b.GetFilters(), filters))
-			})
-		case d.GetRandomAvailable() != nil:
-			said["random_available"] = each(d.GetRandomAvailable().GetBackends(), func(b *outbound.GrpcRoute_WeightedRouteBackend) any {
-				return weighted(b.GetWeight(), b.GetBackend().GetBackend(), each(b.GetBackend().GetFilters(), filters))
-			})
-		case d.GetEmpty() != nil:
-			said["empty"] = true
-		}
+		sayBackends(said, rule.GetBackends(), filters)
 		rules = append(rules, said)
 	}
 	return map[string]any{"meta": metaOf(r.GetMetadata()), "hosts": hosts(r.GetHosts()), "rules": rules}
@@ -184,58 +163,71 @@ func conditions(c *outbound.GrpcRoute_Retry_Conditions) []any {
 }
 
 func outboundOpaque(r *outbound.OpaqueRoute) any {
-	filters := func(f *outbound.OpaqueRoute_Filter) any {
-		return map[bool]string{true: "forbidden", false: "invalid"}[f.GetForbidden() != nil]
-	}
 	rules := []any{}
 	for _, rule := range r.GetRules() {
-		said := map[string]any{"filters": each(rule.GetFilters(), filters)}
-		switch d := rule.GetBackends(); {
-		case d.GetFirstAvailable() != nil:
-			said["first_available"] = each(d.GetFirstAvailable().GetBackends(), func(b *outbound.OpaqueRoute_RouteBackend) any {
-				return with(backend(b.GetBackend()), "filters", each(b.GetFilters(), filters))
-			})
-		case d.GetRandomAvailable() != nil:
-			said["random_available"] = each(d.GetRandomAvailable().GetBackends(), func(b *outbound.OpaqueRoute_WeightedRouteBackend) any {
-				return weighted(b.GetWeight(), b.GetBackend().GetBackend(), each(b.GetBackend().GetFilters(), filters))
-			})
-		case d.GetEmpty() != nil:
-			said["empty"] = true
-		}
+		said := map[string]any{"filters": each(rule.GetFilters(), streamFilter)}
+		sayBackends(said, rule.GetBackends(), streamFilter[*outbound.OpaqueRoute_Filter])
 		rules = append(rules, said)
 	}
 	return map[string]any{"meta": metaOf(r.GetMetadata()), "rules": rules}
 }
 
 func outboundTLS(r *outbound.TlsRoute) any {
-	filters := func(f *outbound.TlsRoute_Filter) any {
-		return map[bool]string{true: "forbidden", false: "invalid"}[f.GetForbidden() != nil]
-	}
 	rules := []any{}
 	for _, rule := range r.GetRules() {
-		said := map[string]any{"filters": each(rule.GetFilters(), filters)}
-		switch d := rule.GetBackends(); {
-		case d.GetFirstAvailable() != nil:
-			said["first_available"] = each(d.GetFirstAvailable().GetBackends(), func(b *outbound.TlsRoute_RouteBackend) any {
-				return with(backend(b.GetBackend()), "filters", each(b.GetFilters(), filters))
-			})
-		case d.GetRandomAvailable() != nil:
-			said["random_available"] = each(d.GetRandomAvailable().GetBackends(), func(b *outbound.TlsRoute_WeightedRouteBackend) any {
-				return weighted(b.GetWeight(), b.GetBackend().GetBackend(), each(b.GetBackend().GetFilters(), filters))
-			})
-		case d.GetEmpty() != nil:
-			said["empty"] = true
-		}
+		said := map[string]any{"filters": each(rule.GetFilters(), streamFilter)}
+		sayBackends(said, rule.GetBackends(), streamFilter[*outbound.TlsRoute_Filter])
 		rules = append(rules, said)
 	}
 	return map[string]any{"meta": metaOf(r.GetMetadata()), "rules": rules}
 }
 
-func with(m map[string]any, key string, value any) map[string]any {
-	m[key] = value
-	return m
+func streamFilter[F interface {
+	GetForbidden() *opaque_route.Forbidden
+}](f F) any {
+	return map[bool]string{true: "forbidden", false: "invalid"}[f.GetForbidden() != nil]
 }
 
-func weighted(weight uint32, b *outbound.Backend, filters []any) any {
-	return map[string]any{"weight": weight, "backend": backend(b), "filters": filters}
+// Backends of the routes of every protocol are alike, though each has messages of its own.
+type (
+	distribution[A, R, E any] interface {
+		GetFirstAvailable() A
+		GetRandomAvailable() R
+		GetEmpty() E
+	}
+	listed[B any] interface {
+		comparable
+		GetBackends() []B
+	}
+	filtered[F any] interface {
+		GetBackend() *outbound.Backend
+		GetFilters() []F
+	}
+	weighted[B any] interface {
+		GetWeight() uint32
+		GetBackend() B
+	}
+)
+
+func sayBackends[
+	D distribution[A, R, E], A listed[B], R listed[W], E comparable, B filtered[F], W weighted[B], F any,
+](said map[string]any, d D, filter func(F) any) {
+	var noFirst A
+	var noRandom R
+	var noEmpty E
+	switch {
+	case d.GetFirstAvailable() != noFirst:
+		said["first_available"] = each(d.GetFirstAvailable().GetBackends(), func(b B) any {
+			one := backend(b.GetBackend())
+			one["filters"] = each(b.GetFilters(), filter)
+			return one
+		})
+	case d.GetRandomAvailable() != noRandom:
+		said["random_available"] = each(d.GetRandomAvailable().GetBackends(), func(w W) any {
+			b := w.GetBackend()
+			return map[string]any{"weight": w.GetWeight(), "backend": backend(b.GetBackend()), "filters": each(b.GetFilters(), filter)}
+		})
+	case d.GetEmpty() != noEmpty:
+		said["empty"] = true
+	}
 }
