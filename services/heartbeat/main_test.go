@@ -51,7 +51,7 @@ func TestProcessKeepsTheRoll(t *testing.T) {
 		}
 	}
 	self := server.Join("local")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -69,16 +69,24 @@ func TestProcessKeepsTheRoll(t *testing.T) {
 		case <-tick.C:
 		}
 	}
-	heard := make(chan bool, 1)
+	heard, listening := make(chan bool, 1), make(chan struct{}, 1)
 	go func() {
 		for p, err := range bus.Hear(ctx, self) {
 			if err != nil || p.GetLeaving() {
 				heard <- err == nil
 				return
 			}
+			select {
+			case listening <- struct{}{}:
+			default:
+			}
 		}
 	}()
-	<-tick.C // the subscription above is made at once; its first presence comes within 50 ms
+	select {
+	case <-listening:
+	case <-ctx.Done():
+		t.Fatal("no presence was heard")
+	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func launch(t *testing.T, args ...string) *process {
 		}
 		p.ended <- p.cmd.Wait()
 	}()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	for p.admin == "" || p.api == "" {
 		select {

@@ -108,7 +108,7 @@ func TestProcess(t *testing.T) {
 		}
 		ended <- cmd.Wait()
 	}()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	var at string
 	select {
@@ -118,7 +118,7 @@ func TestProcess(t *testing.T) {
 	case <-deadline.C:
 		t.Fatal("the service does not say where it listens")
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	defer client.CloseIdleConnections()

@@ -101,7 +101,7 @@ func name(h *Holder) string {
 // until polls, since the kernel reports a file's change when it likes.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
