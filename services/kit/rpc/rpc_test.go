@@ -126,20 +126,26 @@ func TestPanicIsOneCallersInternalError(t *testing.T) {
 }
 
 func TestDrainingEndsStreamsAsUnavailable(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	s := serve(ctx, t, &api{}, rpc.Draining(ctx))
-	stream := s.watch(t)
-	begin := time.Now()
-	stop()
-	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the server is stopping") {
-		t.Errorf("Recv() = %v, want Unavailable and the reason", err)
+	// A server that waited for the drain time would do so every time; one on a machine
+	// that is too busy will not.
+	soonest := time.Hour
+	for range 10 {
+		ctx, stop := context.WithCancel(t.Context())
+		s := serve(ctx, t, &api{}, rpc.Draining(ctx))
+		stream := s.watch(t)
+		begin := time.Now()
+		stop()
+		if _, err := stream.Recv(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the server is stopping") {
+			t.Errorf("Recv() = %v, want Unavailable and the reason", err)
+		}
+		if err := <-s.ended; err != nil {
+			t.Errorf("Serve() = %v", err)
+		}
+		if soonest = min(soonest, time.Since(begin)); soonest < 2*time.Second {
+			return
+		}
 	}
-	if err := <-s.ended; err != nil {
-		t.Errorf("Serve() = %v", err)
-	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("stopping took %s though every stream ended", took)
-	}
+	t.Errorf("stopping took %s though every stream ended", soonest)
 }
 
 func TestServeCutsOffStreamsThatDoNotEnd(t *testing.T) {
@@ -154,7 +160,7 @@ func TestServeCutsOffStreamsThatDoNotEnd(t *testing.T) {
 	if err := <-s.ended; err != nil {
 		t.Errorf("Serve() = %v", err)
 	}
-	if took := time.Since(begin); took < time.Second || took > 10*time.Second {
+	if took := time.Since(begin); took < time.Second || took > 30*time.Second {
 		t.Errorf("cut off after %s, want the drain time", took)
 	}
 }
