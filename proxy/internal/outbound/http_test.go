@@ -158,12 +158,19 @@ func TestNoEndpointsFailsFast(t *testing.T) {
 	if got := r.series("outbound_http_errors_total", map[string]string{"error": "failfast"}); got != 1 {
 		t.Errorf("outbound_http_errors_total = %v", got)
 	}
-	began := time.Now()
-	if res, _ := get(t, r.client(), "http://web.shop.svc.cluster.local/"); res.StatusCode != http.StatusGatewayTimeout {
-		t.Errorf("got %d", res.StatusCode)
+	// Requests that waited would do so each time; on a busy machine one may be late.
+	soonest := time.Hour
+	for range 10 {
+		began := time.Now()
+		if res, _ := get(t, r.client(), "http://web.shop.svc.cluster.local/"); res.StatusCode != http.StatusGatewayTimeout {
+			t.Errorf("got %d", res.StatusCode)
+		}
+		if soonest = min(soonest, time.Since(began)); soonest < failfast {
+			break
+		}
 	}
-	if took := time.Since(began); took >= failfast {
-		t.Errorf("a second request waited %v", took)
+	if soonest >= failfast {
+		t.Errorf("requests after the first waited %v", soonest)
 	}
 	// An endpoint that comes ends the failing.
 	app := serveHTTP(t, echo("a"))

@@ -98,15 +98,21 @@ func TestForwardToADeadAddressIsToldAtOnce(t *testing.T) {
 	lis := listenLoopback(t)
 	dead := addrPort(lis)
 	_ = lis.Close()
-	conn, br := r.redirected(dead)
-	began := time.Now()
-	res, _ := ask(t, conn, br, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	if res.StatusCode != http.StatusBadGateway || !strings.Contains(res.Header.Get("L5d-Proxy-Error"), "refused") || res.Header.Get("Connection") != "close" && !res.Close {
-		t.Errorf("got %d %v", res.StatusCode, res.Header)
+	// Who waited for another endpoint would do so each time; on a busy machine an
+	// answer may be late.
+	soonest := time.Hour
+	for range 10 {
+		conn, br := r.redirected(dead)
+		began := time.Now()
+		res, _ := ask(t, conn, br, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		if res.StatusCode != http.StatusBadGateway || !strings.Contains(res.Header.Get("L5d-Proxy-Error"), "refused") || res.Header.Get("Connection") != "close" && !res.Close {
+			t.Errorf("got %d %v", res.StatusCode, res.Header)
+		}
+		if soonest = min(soonest, time.Since(began)); soonest < failfast {
+			return
+		}
 	}
-	if took := time.Since(began); took >= failfast {
-		t.Errorf("it took %v", took)
-	}
+	t.Errorf("it took %v", soonest)
 }
 
 func TestConnectMeantForAnotherProxy(t *testing.T) {

@@ -182,7 +182,6 @@ func TestOpaqueBytesOverMutualTLS(t *testing.T) {
 }
 
 func TestServerSpeaksFirstOnAnOpaquePort(t *testing.T) {
-	r := start(t)
 	const authority = "mail.shop.svc.cluster.local:25"
 	lis := listenLoopback(t)
 	t.Cleanup(func() { _ = lis.Close() })
@@ -198,24 +197,21 @@ func TestServerSpeaksFirstOnAnOpaquePort(t *testing.T) {
 	}()
 	for _, way := range []string{"policy", "profile", "detect timeout"} {
 		t.Run(way, func(t *testing.T) {
-			r := r
+			wait := time.Hour // for the client's first bytes, which do not come
+			if way == "detect timeout" {
+				wait = 50 * time.Millisecond
+			}
+			r := start(t, func(c *config.Config) { c.Outbound.DetectTimeout = wait })
 			switch way {
 			case "policy":
 				r.controls.set(func() { r.controls.policies[authority] = opaquePolicy(authority) })
 			case "profile":
-				r = start(t)
 				r.controls.set(func() { r.controls.profiles[authority] = &destpb.DestinationProfile{OpaqueProtocol: true} })
-			default:
-				r = start(t, func(c *config.Config) { c.Outbound.DetectTimeout = 50 * time.Millisecond })
 			}
 			r.controls.service(authority, plain(addrPort(lis)))
 			_, br := r.connect(authority)
-			began := time.Now()
 			if line, err := br.ReadString('\n'); err != nil || line != "220 hi\n" {
 				t.Errorf("got %q, %v", line, err)
-			}
-			if took := time.Since(began); took > 5*time.Second { // the usual wait for the client's first bytes is 10 s
-				t.Errorf("it took %v", took)
 			}
 		})
 	}
