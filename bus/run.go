@@ -195,62 +195,6 @@ func (r *Reader) message(it item) {
 	r.applyHeld()
 }
 
-// applyHeld applies the cuts that follow what is there.
-func (r *Reader) applyHeld() {
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	defer func() { r.metrics.heldBytes.Set(float64(r.run.held.bytes)) }()
-	if !r.store.synced {
-		return
-	}
-	for {
-		at, a, ok := r.run.held.after(r.store.pos)
-		if !ok {
-			break
-		}
-		if !r.applyCut(at, a.parts, a.trace) {
-			return
-		}
-	}
-	r.run.held.drop(r.store.pos)
-}
-
-// applyCut decodes and applies one cut; false means that it can't be read, and
-// that a snapshot is needed. The store's lock is held.
-func (r *Reader) applyCut(at position, parts [][]byte, parent string) bool {
-	c := cut{at: at, entry: entry{seq: at.seq, parts: parts, trace: parent}}
-	for _, p := range parts {
-		raw, err := unpack(p)
-		var changes []Change
-		var observed uint64
-		if err == nil {
-			changes, observed, err = decodeChanges(raw)
-		}
-		if err != nil {
-			r.metrics.malformed.Inc()
-			r.run.corrupt, r.run.bad = true, nil
-			slog.Warn("log message could not be read", "cluster", r.t.Cluster(), "epoch", at.epoch, "seq", at.seq, "error", err)
-			return false
-		}
-		c.changes = append(c.changes, r.store.only.of(changes)...)
-		if observed != 0 {
-			c.observed = time.Unix(0, int64(observed))
-		}
-	}
-	c.entry = r.store.only.past(c.entry, c.changes)
-	span := startApply(r.t.Cluster(), parent, at, len(c.changes))
-	c.trace = span.SpanContext()
-	r.store.apply(c)
-	span.End()
-	r.metrics.position(at, r.store)
-	if !c.observed.IsZero() {
-		lag := max(0, r.cfg.Now().Sub(c.observed))
-		r.lag.Store(int64(lag))
-		r.metrics.lag.Observe(lag.Seconds())
-	}
-	return true
-}
-
 // compare holds the copy against the writer's sums.
 func (r *Reader) compare(it item) {
 	var b busv1.Beacon

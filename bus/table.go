@@ -141,3 +141,5 @@ func mendValue(fd protoreflect.FieldDescriptor, v protoreflect.Value) protorefle
 	}
 	return v
 }
+
+func byRank(a, b busv1.Table) int { return tableRank(a) - tableRank(b) }
