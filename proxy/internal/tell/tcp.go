@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
 // TCP counts the connections of one set of labels: direction, peer ("src" is the
@@ -82,13 +84,16 @@ func (t *TCP) End(err error) {
 // can half-close if c can.
 func (t *TCP) Wrap(c net.Conn) *Conn {
 	t.Start()
-	return &Conn{Conn: c, tell: t}
+	counted := &Conn{Conn: c, tell: t}
+	counted.sock.Reset(c)
+	return counted
 }
 
 // A Conn is a counted connection.
 type Conn struct {
 	net.Conn
 	tell   *TCP
+	sock   wire.Socket // c's, if it is one
 	failed atomic.Pointer[error]
 	closed atomic.Bool
 }
@@ -101,7 +106,13 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 func (c *Conn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+	var n int
+	var err error
+	if c.sock.Open() {
+		n, err = c.sock.Write(p)
+	} else {
+		n, err = c.Conn.Write(p)
+	}
 	c.tell.Write(n)
 	c.note(err)
 	return n, err

@@ -7,18 +7,48 @@ import "net"
 // by a connection that waits.
 type Below struct {
 	net.Conn
-	idle bool // do not wait
+	idle bool   // do not wait
+	sock Socket // c's, where c is one but for what was read ahead
 }
 
 // NewBelow returns c to put a tls.Conn on.
-func NewBelow(c net.Conn) *Below { return &Below{Conn: c} }
+func NewBelow(c net.Conn) *Below {
+	b := &Below{Conn: c}
+	b.sock.Reset(passing(c))
+	return b
+}
+
+// passing is the connection below those that neither count nor change what is
+// written.
+func passing(c net.Conn) net.Conn {
+	for {
+		at, ok := c.(under)
+		_, counts := c.(sender)
+		_, too := c.(counted)
+		if !ok || counts || too {
+			return c
+		}
+		c = at.Under()
+	}
+}
 
 // Read is net.Conn's.
 func (b *Below) Read(p []byte) (int, error) {
 	if b.idle {
 		return 0, errNothing
 	}
+	if b.sock.Open() && ahead(b.Conn) == 0 {
+		return b.sock.Read(p)
+	}
 	return b.Conn.Read(p)
+}
+
+// Write is net.Conn's.
+func (b *Below) Write(p []byte) (int, error) {
+	if b.sock.Open() {
+		return b.sock.Write(p)
+	}
+	return b.Conn.Write(p)
 }
 
 // Under is the connection below.

@@ -51,7 +51,7 @@ func quiet(c net.Conn) bool {
 // peekAt is recv(2) without waiting and without taking. unix.Recvfrom would make
 // memory for the address of the peer.
 func peekAt(fd int, p []byte) (int, error) {
-	n, _, errno := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes at most len(p) bytes, and nobody gives it none
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes at most len(p) bytes, and nobody gives it none
 	if errno != 0 {
 		return -1, errno
 	}

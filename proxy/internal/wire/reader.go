@@ -2,7 +2,6 @@ package wire
 
 import (
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -198,21 +197,17 @@ func (r *Reader) attempt(fd uintptr) bool {
 	if r.buf == nil {
 		r.borrow()
 	}
-	for {
-		n, err := syscall.Read(int(fd), r.buf)
-		switch {
-		case err == nil:
-			r.n, r.at, r.end = n, 0, n
-			return true
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case errors.Is(err, syscall.EAGAIN):
-			r.Release()
-			return false
-		}
-		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: err}
-		return true
+	n, no := receive(fd, r.buf)
+	switch no {
+	case 0:
+		r.n, r.at, r.end = n, 0, n
+	case syscall.EAGAIN:
+		r.Release()
+		return false
+	default:
+		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: no}
 	}
+	return true
 }
 
 // Release gives the buffer back; what is in it is lost.
