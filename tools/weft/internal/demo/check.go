@@ -47,22 +47,16 @@ func Check(ctx context.Context, o Options) error {
 
 // until polls the load generator's counts until done is true.
 func (m *mesh) until(ctx context.Context, what string, done func(seen) bool) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for {
-		now, err := m.seen(ctx)
-		if err == nil && done(now) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		case <-end:
-			return fmt.Errorf("waited 20s until %s: %+v %w", what, now, err)
-		}
+	var last seen
+	var failed error
+	over, err := poll(ctx, 50*time.Millisecond, 20*time.Second, func() bool {
+		last, failed = m.seen(ctx)
+		return failed == nil && done(last)
+	})
+	if over {
+		return fmt.Errorf("waited 20s until %s: %+v %w", what, last, failed)
 	}
+	return err
 }
 
 func (m *mesh) checkFlow(ctx context.Context, _ Options) error {
@@ -166,19 +160,9 @@ func (m *mesh) checkTrace(ctx context.Context, o Options) error {
 	if err := replace(path, []byte(changed)); err != nil {
 		return err
 	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(15 * time.Second)
-	for {
-		if found := m.spans.Latest("watcher", "destination"); found != nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		case <-end:
-			return errors.New("no trace has spans of both the watcher and a destination after 15s")
-		}
+	over, err := poll(ctx, 100*time.Millisecond, 15*time.Second, func() bool { return m.spans.Latest("watcher", "destination") != nil })
+	if over {
+		return errors.New("no trace has spans of both the watcher and a destination after 15s")
 	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/weftmesh/weft/services/kit/pause"
 	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/child"
@@ -20,27 +21,20 @@ const patience = 30 * time.Second
 
 // wait polls until check is nil, the process ends, or patience does.
 func (m *mesh) wait(ctx context.Context, c *child.Child, check func() error) error {
-	tick := time.NewTicker(25 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return nil
+	var last error
+	over, err := poll(ctx, 25*time.Millisecond, patience, func() bool {
+		last = check()
+		return last == nil || c.Ended()
+	})
+	switch {
+	case over:
+		return &say.Problem{
+			Code: 1, Err: last, What: c.Spec.Name + " did not become ready", Why: last.Error() + "\n" + c.Tail(2000), Next: "read " + c.Log,
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-end:
-			return &say.Problem{
-				Code: 1, Err: err, What: c.Spec.Name + " did not become ready", Why: err.Error() + "\n" + c.Tail(2000), Next: "read " + c.Log,
-			}
-		case <-tick.C:
-		}
-		if c.Ended() {
-			return &say.Problem{Code: 1, What: c.Spec.Name + " ended while starting", Why: c.Tail(2000), Next: "read " + c.Log}
-		}
+	case err == nil && last != nil:
+		return &say.Problem{Code: 1, What: c.Spec.Name + " ended while starting", Why: c.Tail(2000), Next: "read " + c.Log}
 	}
+	return err
 }
 
 // ready asks an admin server, or, for a process without one, whether it listens.
@@ -122,4 +116,18 @@ func (m *mesh) load(ctx context.Context, step func(string)) error {
 		return m.wait(ctx, app, func() error { return reachable(ctx, w.port()) })
 	}
 	return errors.New("the demo's manifests hold no pod with label app: load")
+}
+
+// poll asks again and again until done; over says that the time for it is.
+func poll(ctx context.Context, every, most time.Duration, done func() bool) (over bool, err error) {
+	end := time.Now().Add(most)
+	for !done() {
+		if !time.Now().Before(end) {
+			return true, nil
+		}
+		if !pause.For(ctx, every) {
+			return false, context.Cause(ctx)
+		}
+	}
+	return false, nil
 }

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/tools/weft/internal/diag/scrape"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // collect is how long additions are taken from each stream.
@@ -206,21 +207,11 @@ func writeEndpoints(w io.Writer, format string, all []endpoint) error {
 		table := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 		fmt.Fprintln(table, "NAMESPACE\tIP\tPORT\tPOD\tSERVICE")
 		for _, e := range byNamespace[ns] {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", clean(e.Namespace), e.IP, e.Port, clean(e.Pod), clean(e.Service))
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", plain.Line(e.Namespace), e.IP, e.Port, plain.Line(e.Pod), plain.Line(e.Service))
 		}
 		if err := table.Flush(); err != nil {
 			return fmt.Errorf("laying out the table: %w", err)
 		}
 	}
 	return write(w, "", out.Bytes())
-}
-
-// clean keeps what came over the wire from steering the terminal or the table.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }

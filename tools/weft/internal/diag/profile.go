@@ -11,6 +11,8 @@ import (
 
 	"github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/spf13/cobra"
+
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 func profile(open connect) *cobra.Command {
@@ -77,7 +79,7 @@ func writeProfile(w io.Writer, p *destination.DestinationProfile) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t%s\n", name, clean(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(table, "%s\t%s\n", name, plain.Line(fmt.Sprintf(format, args...)))
 	}
 	line("NAME", "%s", cmp.Or(p.GetFullyQualifiedName(), "-"))
 	line("OPAQUE", "%v", p.GetOpaqueProtocol())

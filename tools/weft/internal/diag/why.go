@@ -16,6 +16,7 @@ import (
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // explainMethod is asked by its name: the module of protos has no gRPC in it.
@@ -163,9 +164,9 @@ func writeSteps(w io.Writer, resp *explainv1.ExplainResponse) error {
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for i, s := range resp.GetSteps() {
-		fmt.Fprintf(table, "%d.\t%s\t%s\n", i+1, clean(s.GetAbout()), clean(s.GetRule()))
+		fmt.Fprintf(table, "%d.\t%s\t%s\n", i+1, plain.Line(s.GetAbout()), plain.Line(s.GetRule()))
 		for _, o := range s.GetObjects() {
-			fmt.Fprintf(table, "\t\t  %s\n", clean(objectText(o)))
+			fmt.Fprintf(table, "\t\t  %s\n", plain.Line(objectText(o)))
 		}
 	}
 	if err := table.Flush(); err != nil {

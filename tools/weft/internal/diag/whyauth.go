@@ -19,6 +19,7 @@ import (
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 const inboundMethod = "/weft.explain.v1.InboundService/ExplainInbound"
@@ -147,21 +148,21 @@ func writeVerdict(w io.Writer, req *explainv1.ExplainInboundRequest, resp *expla
 	outcome := map[explainv1.Outcome]string{
 		explainv1.Outcome_OUTCOME_ALLOWED: "may come in", explainv1.Outcome_OUTCOME_DENIED: "is denied", explainv1.Outcome_OUTCOME_NO_ROUTE: "gets 404",
 	}[resp.GetOutcome()]
-	fmt.Fprintf(&out, "%s, from %s, %s at %s port %d\n", clean(who), clean(req.GetClientAddress()), outcome, clean(req.GetWorkload()), req.GetPort())
-	fmt.Fprintf(&out, "   by %s", clean(resp.GetServer()))
+	fmt.Fprintf(&out, "%s, from %s, %s at %s port %d\n", plain.Line(who), plain.Line(req.GetClientAddress()), outcome, plain.Line(req.GetWorkload()), req.GetPort())
+	fmt.Fprintf(&out, "   by %s", plain.Line(resp.GetServer()))
 	if resp.GetRoute() != "" {
-		fmt.Fprintf(&out, ", %s", clean(resp.GetRoute()))
+		fmt.Fprintf(&out, ", %s", plain.Line(resp.GetRoute()))
 	}
 	if resp.GetBy() != "" {
-		fmt.Fprintf(&out, ", %s", clean(resp.GetBy()))
+		fmt.Fprintf(&out, ", %s", plain.Line(resp.GetBy()))
 	}
 	out.WriteByte('\n')
 	if resp.GetReason() != "" {
-		fmt.Fprintf(&out, "   %s\n", clean(resp.GetReason()))
+		fmt.Fprintf(&out, "   %s\n", plain.Line(resp.GetReason()))
 	}
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, r := range resp.GetRules() {
-		fmt.Fprintf(table, "   %s\t%s\n", clean(r.GetName()), clean(cmp.Or(r.GetReason(), "lets it in")))
+		fmt.Fprintf(table, "   %s\t%s\n", plain.Line(r.GetName()), plain.Line(cmp.Or(r.GetReason(), "lets it in")))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("laying out the rules: %w", err)
@@ -170,7 +171,7 @@ func writeVerdict(w io.Writer, req *explainv1.ExplainInboundRequest, resp *expla
 		return err
 	}
 	for _, i := range resp.GetIgnored() {
-		fmt.Fprintf(&out, "not used: %s\n", clean(i))
+		fmt.Fprintf(&out, "not used: %s\n", plain.Line(i))
 	}
 	fmt.Fprintf(&out, "as of epoch %d, sequence %d of the log\n", resp.GetEpoch(), resp.GetSeq())
 	return write(w, "", out.Bytes())

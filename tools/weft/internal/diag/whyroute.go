@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 const outboundMethod = "/weft.explain.v1.OutboundService/ExplainOutbound"
@@ -98,25 +99,25 @@ func (q *question) routes(ctx context.Context, cmd *cobra.Command, open connect,
 func writeRoutes(w io.Writer, resp *explainv1.ExplainOutboundResponse, reason string) error {
 	var out bytes.Buffer
 	if resp == nil {
-		fmt.Fprintf(&out, "routes: %s\n", clean(reason))
+		fmt.Fprintf(&out, "routes: %s\n", plain.Line(reason))
 		return write(w, "", out.Bytes())
 	}
-	fmt.Fprintf(&out, "\n%s, protocol %s", clean(resp.GetParent()), clean(resp.GetProtocol()))
+	fmt.Fprintf(&out, "\n%s, protocol %s", plain.Line(resp.GetParent()), plain.Line(resp.GetProtocol()))
 	if resp.GetRoute() != "" {
-		fmt.Fprintf(&out, ": %s takes it", clean(resp.GetRoute()))
+		fmt.Fprintf(&out, ": %s takes it", plain.Line(resp.GetRoute()))
 	}
 	out.WriteByte('\n')
 	for _, d := range resp.GetDoes() {
-		fmt.Fprintf(&out, "   %s\n", clean(d))
+		fmt.Fprintf(&out, "   %s\n", plain.Line(d))
 	}
 	if resp.GetReason() != "" {
-		fmt.Fprintf(&out, "   %s\n", clean(resp.GetReason()))
+		fmt.Fprintf(&out, "   %s\n", plain.Line(resp.GetReason()))
 	}
 	if err := writeReasons(&out, resp.GetRoutes(), "takes it"); err != nil {
 		return err
 	}
 	for _, i := range resp.GetIgnored() {
-		fmt.Fprintf(&out, "not used, or not whole: %s\n", clean(i))
+		fmt.Fprintf(&out, "not used, or not whole: %s\n", plain.Line(i))
 	}
 	return write(w, "", out.Bytes())
 }
@@ -128,7 +129,7 @@ func writeReasons(out *bytes.Buffer, routes []*explainv1.RouteReason, takes stri
 		if reason == "" {
 			reason = takes
 		}
-		fmt.Fprintf(table, "   %s\t%s\n", clean(r.GetName()), clean(reason))
+		fmt.Fprintf(table, "   %s\t%s\n", plain.Line(r.GetName()), plain.Line(reason))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("laying out the routes: %w", err)

@@ -32,6 +32,3 @@ func PolicyAPI(ctx context.Context, d Door, mesh, pod string) (*grpc.ClientConn,
 	}
 	return dial(d, mesh, named, policyPort)
 }
-
-// Clean keeps what came over the wire from steering the terminal or a table.
-func Clean(text string) string { return clean(text) }

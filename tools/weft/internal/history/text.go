@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/weftmesh/weft/tools/weft/internal/show"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // stamp is a moment in the time zone of whoever looks, to the millisecond.
@@ -28,7 +28,7 @@ func JSON(a Answer) (string, error) {
 // Text is the answer for a person.
 func Text(a Answer) string {
 	var b strings.Builder
-	object := a.Kind + " " + show.Clean(strings.TrimPrefix(a.Namespace+"/"+a.Name, "/"))
+	object := a.Kind + " " + plain.Name(strings.TrimPrefix(a.Namespace+"/"+a.Name, "/"))
 	if a.at {
 		fmt.Fprintf(&b, "%s at %s\n", object, stamp(a.From))
 		state(&b, a)
@@ -69,11 +69,11 @@ func state(b *strings.Builder, a Answer) {
 			if i > 0 {
 				b.WriteByte('\n')
 			}
-			fmt.Fprintf(b, "%s %s\n", r.Table, show.Clean(r.Key))
+			fmt.Fprintf(b, "%s %s\n", r.Table, plain.Name(r.Key))
 		}
 		leaves := flat(r.Fields)
 		for _, path := range slices.SortedFunc(maps.Keys(leaves), natural) {
-			fmt.Fprintf(b, "  %s: %s\n", show.Clean(path), show.Clean(leaves[path]))
+			fmt.Fprintf(b, "  %s: %s\n", plain.Name(path), plain.Name(leaves[path]))
 		}
 	}
 }
@@ -141,7 +141,7 @@ func change(w *tabwriter.Writer, c Change) {
 		line("found by a checkpoint; it happened in the gap before")
 	}
 	for _, r := range c.Rows {
-		line(r.What + " " + r.Table + " " + show.Clean(r.Key))
+		line(r.What + " " + r.Table + " " + plain.Name(r.Key))
 		if r.What == "removed" {
 			continue
 		}
@@ -156,16 +156,16 @@ func change(w *tabwriter.Writer, c Change) {
 }
 
 func field(f Field, created bool) string {
-	path := show.Clean(f.Path)
+	path := plain.Name(f.Path)
 	switch {
 	case f.Before == nil && !created:
-		return path + ": (none) -> " + show.Clean(*f.After)
+		return path + ": (none) -> " + plain.Name(*f.After)
 	case f.Before == nil:
-		return path + ": " + show.Clean(*f.After)
+		return path + ": " + plain.Name(*f.After)
 	case f.After == nil:
-		return path + ": " + show.Clean(*f.Before) + " -> (none)"
+		return path + ": " + plain.Name(*f.Before) + " -> (none)"
 	}
-	return path + ": " + show.Clean(*f.Before) + " -> " + show.Clean(*f.After)
+	return path + ": " + plain.Name(*f.Before) + " -> " + plain.Name(*f.After)
 }
 
 func gap(g Gap) string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // Link is how one process stands to a linked cluster's log.
@@ -45,8 +46,8 @@ var linkRank = map[LinkState]int{LinkLive: 0, LinkStale: 1, LinkCut: 2, LinkUnkn
 func linksOf(p Process, presence *busv1.Presence) (out []Link) {
 	for _, l := range presence.GetLinks() {
 		one := Link{
-			Cluster: Clean(l.GetCluster()), Service: p.Service, Instance: p.Instance, Epoch: l.GetEpoch(), Seq: l.GetSeq(),
-			StaleMs: max(0, l.GetAgeNs()/int64(time.Millisecond)), Problem: Clean(l.GetProblem()), State: LinkLive,
+			Cluster: plain.Name(l.GetCluster()), Service: p.Service, Instance: p.Instance, Epoch: l.GetEpoch(), Seq: l.GetSeq(),
+			StaleMs: max(0, l.GetAgeNs()/int64(time.Millisecond)), Problem: plain.Name(l.GetProblem()), State: LinkLive,
 		}
 		switch {
 		case !l.GetKnown():

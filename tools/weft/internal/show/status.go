@@ -6,11 +6,11 @@ package show
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // Status is the state of a mesh's processes, ready to be written.
@@ -81,7 +81,7 @@ type History struct {
 
 // From makes the status of a roll as of now.
 func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status {
-	s := Status{Source: source, Cluster: Clean(cluster), Processes: []Process{}, Skipped: []Skipped{}, Notes: []string{}}
+	s := Status{Source: source, Cluster: plain.Name(cluster), Processes: []Process{}, Skipped: []Skipped{}, Notes: []string{}}
 	for _, e := range roll.GetEntries() {
 		p := process(e, now)
 		s.Processes = append(s.Processes, p)
@@ -94,10 +94,10 @@ func From(roll *busv1.Roll, cluster string, source Source, now time.Time) Status
 			continue
 		}
 		for _, o := range e.GetPresence().GetSkipped() {
-			s.Skipped = append(s.Skipped, Skipped{Object: Clean(o.GetObject()), Reason: Clean(o.GetReason())})
+			s.Skipped = append(s.Skipped, Skipped{Object: plain.Name(o.GetObject()), Reason: plain.Name(o.GetReason())})
 		}
 		if h := e.GetPresence().GetHistory(); h != nil {
-			s.History = &History{Kept: h.GetKept(), Problem: Clean(h.GetProblem()), Bytes: h.GetBytes(), Lost: h.GetLost()}
+			s.History = &History{Kept: h.GetKept(), Problem: plain.Name(h.GetProblem()), Bytes: h.GetBytes(), Lost: h.GetLost()}
 			if h.GetSinceNs() != 0 {
 				since := time.Unix(0, h.GetSinceNs()).UTC()
 				s.History.Since = &since
@@ -130,7 +130,7 @@ func process(e *busv1.RollEntry, now time.Time) Process {
 	p := e.GetPresence()
 	heard := now.Sub(time.Unix(0, e.GetLastHeardNs()))
 	return Process{
-		Service: Clean(p.GetService()), Instance: Clean(p.GetInstance()), Version: Clean(p.GetVersion()), Host: Clean(p.GetHost()),
+		Service: plain.Name(p.GetService()), Instance: plain.Name(p.GetInstance()), Version: plain.Name(p.GetVersion()), Host: plain.Name(p.GetHost()),
 		Epoch: p.GetEpoch(), Seq: p.GetSeq(), Ready: p.GetReady(), Leader: p.GetLeader(),
 		State:   bus.HealthOf(p, heard),
 		LagMs:   float64(max(0, p.GetLagNs())/1000) / 1000,
@@ -197,24 +197,4 @@ func notes(s Status) []string {
 		all = append(all, "stale: the process serves what it last read, and has not heard the writer since.")
 	}
 	return all
-}
-
-// longest is the most that is shown of one name or reason.
-const longest = 300
-
-// Clean makes text from the bus fit for a terminal: one line, printable, short.
-func Clean(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-			return '?' // control characters, and marks that turn the text's direction
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if runes := []rune(text); len(runes) > longest {
-		return string(runes[:longest]) + "…"
-	}
-	return text
 }

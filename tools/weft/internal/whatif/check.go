@@ -11,7 +11,7 @@ import (
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/kit/say"
-	"github.com/weftmesh/weft/tools/weft/internal/diag"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 const (
@@ -51,7 +51,7 @@ func ask(ctx context.Context, conn grpc.ClientConnInterface, all []proposed, flo
 // explain says what an answer that is an error means.
 func explain(err error) error {
 	s := status.Convert(err)
-	p := &say.Problem{What: "asking what would change: " + s.Code().String(), Why: diag.Clean(s.Message()), Err: err}
+	p := &say.Problem{What: "asking what would change: " + s.Code().String(), Why: plain.Line(s.Message()), Err: err}
 	switch s.Code() {
 	case codes.InvalidArgument:
 		p.Code, p.Next = exitUsage, "correct the flow that is named"

@@ -21,6 +21,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/diag"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 const (
@@ -230,7 +231,7 @@ func refused(all []proposed, problems []*explainv1.CandidateProblem) error {
 		if i := int(p.GetCandidate()); i < len(all) {
 			text = all[i].where + ": " + all[i].name + ": " + text
 		}
-		wrong = append(wrong, diag.Clean(text))
+		wrong = append(wrong, plain.Line(text))
 	}
 	return mistakes(wrong)
 }

@@ -104,7 +104,7 @@ func fromProxies(ctx context.Context, named []string) gathered {
 	var out gathered
 	for _, one := range named {
 		pod, address, _ := strings.Cut(one, "=")
-		page, err := scrape.Get(ctx, plain(address), scrape.Target{})
+		page, err := scrape.Get(ctx, direct(address), scrape.Target{})
 		var flows []Flow
 		if err == nil {
 			flows, err = flowsOf(pod, page)
@@ -114,10 +114,10 @@ func fromProxies(ctx context.Context, named []string) gathered {
 	return out
 }
 
-// plain dials one address whatever it is asked for.
-type plain string
+// direct dials one address whatever it is asked for.
+type direct string
 
-func (a plain) Dial(ctx context.Context, _, _ string, _ int) (net.Conn, error) {
+func (a direct) Dial(ctx context.Context, _, _ string, _ int) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", string(a))
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
-	"github.com/weftmesh/weft/tools/weft/internal/diag"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // report is what came out.
@@ -99,7 +99,7 @@ func (r report) table(out *bytes.Buffer) error {
 		fmt.Fprintln(table, "FLOW\tREQUEST\tSEEN\tBEFORE\tAFTER\tRULE")
 		for _, one := range r.Rows {
 			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\n",
-				diag.Clean(one.who()), diag.Clean(one.what()), one.Count, diag.Clean(one.Before.Outcome), diag.Clean(one.After.Outcome), diag.Clean(one.rule()))
+				plain.Line(one.who()), plain.Line(one.what()), one.Count, plain.Line(one.Before.Outcome), plain.Line(one.After.Outcome), plain.Line(one.rule()))
 		}
 		if err := table.Flush(); err != nil {
 			return fmt.Errorf("laying out the table: %w", err)
@@ -107,7 +107,7 @@ func (r report) table(out *bytes.Buffer) error {
 		out.WriteByte('\n')
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(out, "note: %s\n", diag.Clean(n))
+		fmt.Fprintf(out, "note: %s\n", plain.Line(n))
 	}
 	fmt.Fprintf(out, "%d of %d flows would change, as of epoch %d, sequence %d of the log\n", r.Changes, r.Judged, r.Epoch, r.Seq)
 	return nil

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 const (
@@ -149,11 +151,7 @@ func (r Runner) last(ctx context.Context, category string, check Check, deadline
 			return err
 		}
 		r.tell(Result{Category: category, Check: check, Err: err, Retrying: true})
-		pause := time.NewTimer(min(every, time.Until(deadline)))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !pause.For(ctx, min(every, time.Until(deadline))) {
 			return err
 		}
 	}

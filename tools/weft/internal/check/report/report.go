@@ -12,6 +12,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
+	"github.com/weftmesh/weft/tools/weft/internal/plain"
 )
 
 // Format is how the answers are written.
@@ -89,7 +90,7 @@ func (w *Writer) Tell(r engine.Result) {
 		return
 	}
 	w.heading(r.Category)
-	w.line("%s %s\n", w.mark(r.Verdict()), clean(r.Check.Name))
+	w.line("%s %s\n", w.mark(r.Verdict()), plain.Text(r.Check.Name))
 	if r.Err == nil {
 		return
 	}
@@ -104,7 +105,7 @@ func (w *Writer) Tell(r engine.Result) {
 // hint is the address of a hint; an anchor that is an address already stays.
 func (w *Writer) hint(anchor string) string {
 	if anchor == "" || strings.Contains(anchor, "://") {
-		return clean(anchor)
+		return plain.Text(anchor)
 	}
 	return w.Hints + anchor
 }
@@ -117,7 +118,7 @@ func (w *Writer) heading(name string) {
 		w.line("\n")
 	}
 	w.category = name
-	w.line("%s\n%s\n", clean(name), strings.Repeat("-", len([]rune(clean(name)))))
+	w.line("%s\n%s\n", plain.Text(name), strings.Repeat("-", len([]rune(plain.Text(name)))))
 }
 
 func (w *Writer) keep(r engine.Result, text string) {
@@ -162,7 +163,7 @@ func Text(err error) string {
 	}
 	p, ok := errors.AsType[*say.Problem](err)
 	if !ok {
-		return clean(err.Error())
+		return plain.Text(err.Error())
 	}
 	text := p.What
 	if p.Why != "" {
@@ -171,7 +172,7 @@ func Text(err error) string {
 	if p.Next != "" {
 		text += "\nnext: " + p.Next
 	}
-	return clean(text)
+	return plain.Text(text)
 }
 
 func (w *Writer) mark(v engine.Verdict) string {
@@ -194,7 +195,7 @@ func (w *Writer) wait(r engine.Result) {
 		return
 	}
 	first, _, _ := strings.Cut(Text(r.Err), "\n")
-	fmt.Fprintf(w.Progress, "… %s: waiting: %s", clean(r.Check.Name), short(first))
+	fmt.Fprintf(w.Progress, "… %s: waiting: %s", plain.Text(r.Check.Name), short(first))
 	w.waiting = true
 }
 
@@ -217,28 +218,6 @@ const progressWidth = 60
 func short(text string) string {
 	if runes := []rune(text); len(runes) > progressWidth {
 		return string(runes[:progressWidth]) + "…"
-	}
-	return text
-}
-
-// longest bounds what is shown of one error, in runes.
-const longest = 4000
-
-// clean makes text fit for a terminal: printable, its lines kept.
-func clean(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n':
-			return r
-		case r == '\t' || r == '\r':
-			return ' '
-		case r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
-			return '?' // control characters, and marks that turn the text's direction
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	if runes := []rune(text); len(runes) > longest {
-		return string(runes[:longest]) + "…"
 	}
 	return text
 }
