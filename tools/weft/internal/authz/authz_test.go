@@ -18,6 +18,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 var update = flag.Bool("update", false, "write what is printed now as what is wanted")
@@ -96,8 +97,8 @@ func TestCommandLinesThatMakeNoSense(t *testing.T) {
 	s := kubetest.Start(t, "")
 	for _, args := range [][]string{{}, {"deploy/web", "more"}, {"web"}, {"configmap/web"}} {
 		_, err := run(t, append([]string{"--kubeconfig", s.Kubeconfig}, args...)...)
-		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != exitUsage {
-			t.Errorf("authz %v = %v, want exit code %d", args, err, exitUsage)
+		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != usage.Exit {
+			t.Errorf("authz %v = %v, want exit code %d", args, err, usage.Exit)
 		}
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/diag"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
-	exitUsage = 64
-	callTime  = 30 * time.Second
+	callTime = 30 * time.Second
 )
 
 var (
@@ -59,9 +59,9 @@ A * stands for all routes.`,
 			case 1:
 				return nil
 			case 0:
-				return &say.Problem{Code: exitUsage, What: "RESOURCE is missing", Next: "see `" + cmd.CommandPath() + " --help`"}
+				return usage.Error(cmd, "RESOURCE is missing")
 			}
-			return &say.Problem{Code: exitUsage, What: fmt.Sprintf("argument %q is one too many", args[1]), Next: "see `" + cmd.CommandPath() + " --help`"}
+			return usage.Error(cmd, fmt.Sprintf("argument %q is one too many", args[1]))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			door, err := open(cmd)

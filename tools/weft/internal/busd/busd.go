@@ -18,6 +18,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 	"github.com/weftmesh/weft/services/kit/run"
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Command returns `weft bus`.
@@ -44,11 +45,11 @@ const historyStore = 64 << 30
 func Serve(ctx context.Context, listen, history string) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return &say.Problem{Code: 64, Err: err, What: "the bus can't listen on " + listen, Why: err.Error(), Next: "give --listen host:port"}
+		return &say.Problem{Code: usage.Exit, Err: err, What: "the bus can't listen on " + listen, Why: err.Error(), Next: "give --listen host:port"}
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return &say.Problem{Code: 64, Err: err, What: "the bus can't listen on " + listen, Why: "the port is not a number from 1 to 65535", Next: "give --listen host:port"}
+		return &say.Problem{Code: usage.Exit, Err: err, What: "the bus can't listen on " + listen, Why: "the port is not a number from 1 to 65535", Next: "give --listen host:port"}
 	}
 	// The server itself only logs that a port is busy; this one explains it.
 	probe, err := run.Listen(listen)

@@ -18,6 +18,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
 	"github.com/weftmesh/weft/tools/weft/internal/check/report"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // flags are what `weft check` can be asked.
@@ -108,11 +109,8 @@ func (f *flags) judge() error {
 	default:
 		return nil
 	}
-	return &say.Problem{Code: usage, What: wrong, Next: "see `weft check --help`"}
+	return &say.Problem{Code: usage.Exit, What: wrong, Next: "see `weft check --help`"}
 }
-
-// usage is the exit code of a command line that makes no sense.
-const usage = 64
 
 func run(cmd *cobra.Command, f *flags) error {
 	if err := f.judge(); err != nil {

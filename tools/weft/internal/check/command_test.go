@@ -14,6 +14,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/report"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 func TestFlagsThatMakeNoSense(t *testing.T) {
@@ -22,8 +23,8 @@ func TestFlagsThatMakeNoSense(t *testing.T) {
 		cmd.SetArgs(args)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		err := cmd.ExecuteContext(t.Context())
-		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != usage {
-			t.Errorf("check %v = %v, want exit code %d", args, err, usage)
+		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != usage.Exit {
+			t.Errorf("check %v = %v, want exit code %d", args, err, usage.Exit)
 		}
 	}
 	for _, args := range [][]string{{"-o", "wide"}, {"more"}} {

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // reference is what `weft doc` writes, field by field as Linkerd's.
@@ -45,7 +47,7 @@ func docCommand() *cobra.Command {
 		Use:    "doc",
 		Short:  "Write a reference of the commands and of the annotations, in YAML",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := yaml.Marshal(reference{CLIReference: commandDocs(cmd.Root()), AnnotationsReference: annotations})
 			if err != nil {

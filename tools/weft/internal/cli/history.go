@@ -17,6 +17,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/history"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/settings"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 type historyConfig struct {
@@ -107,7 +108,7 @@ func historyAsk(args []string, at, since, until string, now time.Time) (history.
 	}
 	a := history.Ask{Object: object, Now: now, Since: now.Add(-time.Hour)}
 	if at != "" && since+until != "" {
-		return a, &say.Problem{Code: 64, What: "--at is one moment, --since and --until are a time", Next: "write one or the other"}
+		return a, &say.Problem{Code: usage.Exit, What: "--at is one moment, --since and --until are a time", Next: "write one or the other"}
 	}
 	for _, m := range []struct {
 		flag, text string
@@ -122,13 +123,13 @@ func historyAsk(args []string, at, since, until string, now time.Time) (history.
 		// A clock that goes a little wrong is forgiven.
 		if m.into.Sub(now) > time.Minute {
 			return a, &say.Problem{
-				Code: 64, What: fmt.Sprintf("--%s %s is in the future", m.flag, m.text), Why: "now is " + now.Format(time.RFC3339),
+				Code: usage.Exit, What: fmt.Sprintf("--%s %s is in the future", m.flag, m.text), Why: "now is " + now.Format(time.RFC3339),
 				Next: "the past alone is kept; `weft policy check` foretells what manifests would do",
 			}
 		}
 	}
 	if !a.Until.IsZero() && a.Until.Before(a.Since) {
-		return a, &say.Problem{Code: 64, What: "--until is before --since", Next: "swap them"}
+		return a, &say.Problem{Code: usage.Exit, What: "--until is before --since", Next: "swap them"}
 	}
 	return a, nil
 }

@@ -119,8 +119,8 @@ func report(w io.Writer, err error, detail say.Detail) int {
 		}, say.Plain)
 		return run.ExitConfig
 	}
-	if usage, ok := errors.AsType[usageError](err); ok {
-		say.Print(w, who, &say.Problem{What: usage.Error(), Next: "see `" + usage.cmd + " --help`"}, say.Plain)
+	if wrong, ok := errors.AsType[usageError](err); ok {
+		say.Print(w, who, &say.Problem{What: wrong.Error(), Next: "see `" + wrong.cmd + " --help`"}, say.Plain)
 		return run.ExitConfig
 	}
 	// cobra has no type for a command that does not exist.
@@ -193,14 +193,6 @@ func (o *output) Set(text string) error {
 
 // Type is the placeholder in help.
 func (o *output) Type() string { return "format" }
-
-// noArgs refuses arguments in the words of a wrong command line.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usageError{cmd: cmd.CommandPath(), err: fmt.Errorf("argument %q is one too many for `%s`", args[0], cmd.CommandPath())}
-}
 
 // complete completes what flags can name in the cluster, in the whole tree.
 func complete(root *cobra.Command) {

@@ -15,6 +15,7 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/settings"
 	"github.com/weftmesh/weft/tools/weft/internal/show"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 type statusConfig struct {
@@ -56,7 +57,7 @@ The answer is heartbeat's; where none runs, the command listens itself.
 The bus is the one that -bus.servers names. Without it, it is the bus of the mesh
 in the kubeconfig's cluster, reached through the API server; and without a
 kubeconfig the one on this machine.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	format := bindOutput(cmd)
 	load, bindErr := settings.Bind(cmd, statusConfig{})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
@@ -36,7 +37,7 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print which Weft this is, and which the cluster has",
-		Args:  noArgs,
+		Args:  usage.NoArgs,
 	}
 	cmd.Flags().BoolVar(&o.short, "short", false, "print the versions alone")
 	cmd.Flags().BoolVar(&o.client, "client", false, "ask no cluster")

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Command returns `weft demo`.
@@ -42,10 +43,10 @@ func Command() *cobra.Command {
 // complete checks the options and fills in what follows from the machine.
 func (o *Options) complete() error {
 	if o.Base < 1024 || o.Base > 65000 {
-		return &say.Problem{Code: 64, What: "the demo can't use ports from " + fmt.Sprint(o.Base), Why: "it needs 50 between 1024 and 65050", Next: "give --port 14200"}
+		return &say.Problem{Code: usage.Exit, What: "the demo can't use ports from " + fmt.Sprint(o.Base), Why: "it needs 50 between 1024 and 65050", Next: "give --port 14200"}
 	}
 	if o.Every < 100*time.Millisecond {
-		return &say.Problem{Code: 64, What: "a table every " + o.Every.String(), Why: "the least is 100ms", Next: "give --every 1s"}
+		return &say.Problem{Code: usage.Exit, What: "a table every " + o.Every.String(), Why: "the least is 100ms", Next: "give --every 1s"}
 	}
 	if o.Bin == "" {
 		self, err := os.Executable()

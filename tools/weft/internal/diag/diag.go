@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Door is what the diagnostics ask of Kubernetes.
@@ -52,21 +52,14 @@ func command(open connect) *cobra.Command {
 	return cmd
 }
 
-// usage is a command line that makes no sense.
-func usage(cmd *cobra.Command, what string) error {
-	return &say.Problem{Code: exitUsage, What: what, Next: "see `" + cmd.CommandPath() + " --help`"}
-}
-
-const exitUsage = 64
-
 // exactly demands the arguments that names list.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return usage(cmd, names[len(args)]+" is missing")
+			return usage.Error(cmd, names[len(args)]+" is missing")
 		case len(args) > len(names):
-			return usage(cmd, fmt.Sprintf("argument %q is one too many", args[len(names)]))
+			return usage.Error(cmd, fmt.Sprintf("argument %q is one too many", args[len(names)]))
 		}
 		return nil
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/weftmesh/weft/tools/weft/internal/diag/scrape"
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // collect is how long additions are taken from each stream.
@@ -63,13 +64,13 @@ func endpoints(open connect) *cobra.Command {
 		Example: "  weft diagnostics endpoints web.shop.svc.cluster.local:80",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage(cmd, "AUTHORITY is missing")
+				return usage.Error(cmd, "AUTHORITY is missing")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "table" && format != "json" {
-				return usage(cmd, fmt.Sprintf("--output %q is neither table nor json", format))
+				return usage.Error(cmd, fmt.Sprintf("--output %q is neither table nor json", format))
 			}
 			door, mesh, err := open(cmd)
 			if err != nil {

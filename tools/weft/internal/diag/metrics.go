@@ -22,6 +22,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/diag/scrape"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
@@ -111,7 +112,7 @@ func controllerMetrics(open connect) *cobra.Command {
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if wait <= 0 || wait > mostWait {
-				return usage(cmd, fmt.Sprintf("--wait %s is not between 0s and %s", wait, mostWait))
+				return usage.Error(cmd, fmt.Sprintf("--wait %s is not between 0s and %s", wait, mostWait))
 			}
 			door, ns, err := open(cmd)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // kind is a resource that has pods.
@@ -57,7 +58,7 @@ func parse(text string) (resource, error) {
 		all = append(all, k.name)
 	}
 	return resource{}, &say.Problem{
-		Code: exitUsage, What: fmt.Sprintf("%q is no resource", text), Why: "known kinds: " + strings.Join(all, ", "), Next: "name it as KIND/NAME, for example deploy/web",
+		Code: usage.Exit, What: fmt.Sprintf("%q is no resource", text), Why: "known kinds: " + strings.Join(all, ", "), Next: "name it as KIND/NAME, for example deploy/web",
 	}
 }
 

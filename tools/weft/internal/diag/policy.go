@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 func policy(open connect) *cobra.Command {
@@ -33,11 +34,11 @@ func policy(open connect) *cobra.Command {
 			port, err := strconv.ParseUint(args[1], 10, 16)
 			switch {
 			case err != nil || port == 0:
-				return usage(cmd, fmt.Sprintf("%q is no port", args[1]))
+				return usage.Error(cmd, fmt.Sprintf("%q is no port", args[1]))
 			case format != "yaml" && format != "json":
-				return usage(cmd, fmt.Sprintf("--output %q is neither yaml nor json", format))
+				return usage.Error(cmd, fmt.Sprintf("--output %q is neither yaml nor json", format))
 			case r.gvr != kube.Pods && r.gvr != kube.Services:
-				return usage(cmd, "only pods and services have policies, not "+args[0])
+				return usage.Error(cmd, "only pods and services have policies, not "+args[0])
 			}
 			door, mesh, err := open(cmd)
 			if err != nil {

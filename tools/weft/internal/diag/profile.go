@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 func profile(open connect) *cobra.Command {
@@ -25,7 +26,7 @@ func profile(open connect) *cobra.Command {
 		Args:    exactly("ADDRESS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "json" && format != "table" {
-				return usage(cmd, fmt.Sprintf("--output %q is neither json nor table", format))
+				return usage.Error(cmd, fmt.Sprintf("--output %q is neither json nor table", format))
 			}
 			door, mesh, err := open(cmd)
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // explainMethod is asked by its name: the module of protos has no gRPC in it.
@@ -59,7 +60,7 @@ whom only --client-address and --client-identity are known.`,
 		Args: exactly("CLIENT", "DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if q.format != "text" && q.format != "json" {
-				return usage(cmd, fmt.Sprintf("--output %q is neither text nor json", q.format))
+				return usage.Error(cmd, fmt.Sprintf("--output %q is neither text nor json", q.format))
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), callTime)
 			defer cancel()
@@ -128,7 +129,7 @@ func (q *question) resource(text string) (ns string, r resource, err error) {
 func reach(ctx context.Context, cmd *cobra.Command, open connect, server, pod, ns string, client resource, req *explainv1.ExplainRequest) (*grpc.ClientConn, error) {
 	if server != "" {
 		if client.gvr != kube.Pods {
-			return nil, usage(cmd, "with --server, CLIENT must be a pod: without Kubernetes nothing else has pods")
+			return nil, usage.Error(cmd, "with --server, CLIENT must be a pod: without Kubernetes nothing else has pods")
 		}
 		req.ClientPod = client.object
 		conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())

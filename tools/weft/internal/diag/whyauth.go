@@ -20,6 +20,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const inboundMethod = "/weft.explain.v1.InboundService/ExplainInbound"
@@ -41,7 +42,7 @@ func (q *question) inbound(ctx context.Context, cmd *cobra.Command, open connect
 	target, portText, ok := cutLast(destination, ":")
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if !ok || err != nil || port == 0 {
-		return usage(cmd, fmt.Sprintf("%q is no port of a workload: write KIND/NAME:PORT", destination))
+		return usage.Error(cmd, fmt.Sprintf("%q is no port of a workload: write KIND/NAME:PORT", destination))
 	}
 	request, err := q.request.read(cmd)
 	if err != nil {
@@ -57,7 +58,7 @@ func (q *question) inbound(ctx context.Context, cmd *cobra.Command, open connect
 		return err
 	}
 	if _, err := netip.ParseAddr(req.GetClientAddress()); err != nil {
-		return usage(cmd, fmt.Sprintf("the client's address is %q; name it with --client-address", req.GetClientAddress()))
+		return usage.Error(cmd, fmt.Sprintf("the client's address is %q; name it with --client-address", req.GetClientAddress()))
 	}
 	conn, err := q.policyConn(ctx, cmd, open)
 	if err != nil {
@@ -83,7 +84,7 @@ func (q *question) workload(ctx context.Context, cmd *cobra.Command, open connec
 	}
 	if q.policyServer != "" {
 		if r.gvr != kube.Pods {
-			return "", usage(cmd, "with --policy-server, the workload must be a pod: without Kubernetes nothing else has pods")
+			return "", usage.Error(cmd, "with --policy-server, the workload must be a pod: without Kubernetes nothing else has pods")
 		}
 		return ns + ":" + r.object, nil
 	}

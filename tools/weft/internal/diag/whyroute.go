@@ -19,6 +19,7 @@ import (
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const outboundMethod = "/weft.explain.v1.OutboundService/ExplainOutbound"
@@ -40,17 +41,17 @@ func (f *requestFlags) bind(fs *pflag.FlagSet) {
 func (f *requestFlags) read(cmd *cobra.Command) (*explainv1.HttpRequest, error) {
 	switch {
 	case f.path == "" && (f.host != "" || len(f.headers) > 0 || cmd.Flags().Changed("method")):
-		return nil, usage(cmd, "--method, --host and --header are of a request; name its --path, too")
+		return nil, usage.Error(cmd, "--method, --host and --header are of a request; name its --path, too")
 	case f.path == "":
 		return nil, nil //nolint:nilnil // nil is a connection
 	case !strings.HasPrefix(f.path, "/"):
-		return nil, usage(cmd, fmt.Sprintf("--path %q does not begin with /", f.path))
+		return nil, usage.Error(cmd, fmt.Sprintf("--path %q does not begin with /", f.path))
 	}
 	out := &explainv1.HttpRequest{Method: f.method, Path: f.path, Host: f.host}
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || name == "" {
-			return nil, usage(cmd, fmt.Sprintf("--header %q is not NAME: VALUE", h))
+			return nil, usage.Error(cmd, fmt.Sprintf("--header %q is not NAME: VALUE", h))
 		}
 		out.Headers = append(out.Headers, &explainv1.Header{Name: name, Value: strings.TrimSpace(value)})
 	}

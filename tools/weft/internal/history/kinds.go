@@ -11,6 +11,7 @@ import (
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Kind is a kind of object whose past can be told.
@@ -67,7 +68,7 @@ func Find(word string) (Kind, error) {
 		}
 	}
 	return Kind{}, &say.Problem{
-		Code: 64, What: fmt.Sprintf("no history is kept of the kind %q", word),
+		Code: usage.Exit, What: fmt.Sprintf("no history is kept of the kind %q", word),
 		Why: "the log has rows of " + strings.Join(Names(), ", "), Next: "name one of these, or a short name of it",
 	}
 }
@@ -104,7 +105,7 @@ func Parse(kind, name string) (Object, error) {
 			want, example = "its name alone", "east"
 		}
 		return Object{}, &say.Problem{
-			Code: 64, What: fmt.Sprintf("%q does not name a %s", name, k.Name), Why: "what is wanted is " + want,
+			Code: usage.Exit, What: fmt.Sprintf("%q does not name a %s", name, k.Name), Why: "what is wanted is " + want,
 			Next: fmt.Sprintf("write, for instance, `weft history %s %s`", k.Name, example),
 		}
 	}

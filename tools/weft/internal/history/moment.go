@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // layouts are how a moment may be written, in local time where no zone is given.
@@ -34,7 +35,7 @@ func Moment(flag, text string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, &say.Problem{
-		Code: 64, What: fmt.Sprintf("--%s %q is not a time", flag, text),
+		Code: usage.Exit, What: fmt.Sprintf("--%s %q is not a time", flag, text),
 		Next: "write how long ago (90s, 10m, 2h), a time of day (14:03, 14:03:11), or a date and time (2026-11-30 14:03:11, 2026-11-30T14:03:11Z)",
 	}
 }

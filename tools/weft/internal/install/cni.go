@@ -7,6 +7,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // cniFlags are those of install-cni. Linkerd's -v for --linkerd-version is taken
@@ -45,7 +46,7 @@ that is installed with --linkerd-cni-enabled. With it, pods need no right to
 change their network.`,
 		Example: `  weft install-cni | kubectl apply -f -
   weft install --linkerd-cni-enabled | kubectl apply -f -`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	asked := bind(cmd, cniFlags())
 	format := manifest.BindFormat(cmd)

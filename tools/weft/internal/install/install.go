@@ -10,6 +10,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 type options struct {
@@ -33,7 +34,7 @@ that ` + "`weft upgrade`" + ` need not be told again.`,
 		Example: `  weft install --crds | kubectl apply -f -
   weft install --ha | kubectl apply -f -
   weft install --set proxy.logLevel=debug --values values.yaml | kubectl apply -f -`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	o.asked = bind(cmd, append(firstFlags(), sharedFlags()...))
 	o.asked.bindHA(cmd)

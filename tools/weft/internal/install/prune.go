@@ -10,6 +10,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // PruneCommand returns `weft prune`.
@@ -20,7 +21,7 @@ func PruneCommand() *cobra.Command {
 		Long: `Print the objects that an earlier version, or earlier settings, made and that
 ` + "`weft upgrade`" + ` does not print any more, for kubectl to delete.`,
 		Example: `  weft prune | kubectl delete -f -`,
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 	}
 	format := manifest.BindFormat(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

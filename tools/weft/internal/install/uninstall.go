@@ -9,6 +9,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // UninstallCommand returns `weft uninstall`.
@@ -23,7 +24,7 @@ works with among them: with those go all policies.
 While pods have a proxy it refuses, and names them: without a control plane their
 proxies lose their certificates within a day, and cannot be started again.`,
 		Example: `  weft uninstall | kubectl delete -f -`,
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "print it even while pods have a proxy")
 	format := manifest.BindFormat(cmd)

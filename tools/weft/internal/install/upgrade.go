@@ -16,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 type upgradeOptions struct {
@@ -42,7 +43,7 @@ anchors that every running proxy trusts, or those proxies would be cut off;
 		Example: `  weft upgrade --crds | kubectl apply -f -
   weft upgrade | kubectl apply -f -
   weft upgrade | kubectl diff -f -`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	o.asked = bind(cmd, sharedFlags())
 	o.asked.bindHA(cmd)

@@ -13,6 +13,7 @@ import (
 	"github.com/weftmesh/weft/charts"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Tree is values of a chart.
@@ -80,7 +81,7 @@ func (a *asked) sets() (Tree, error) {
 	wrong := func(flag, text string, err error) error {
 		return &say.Problem{
 			What: fmt.Sprintf("--%s %s makes no sense", flag, text), Why: err.Error(),
-			Next: "write key=value, as --set proxy.logLevel=debug", Err: err, Code: exitUsage,
+			Next: "write key=value, as --set proxy.logLevel=debug", Err: err, Code: usage.Exit,
 		}
 	}
 	for _, text := range a.set {
@@ -101,9 +102,6 @@ func (a *asked) sets() (Tree, error) {
 	}
 	return out, nil
 }
-
-// exitUsage is the exit code for what makes no sense.
-const exitUsage = 64
 
 func readValues(path string) (Tree, error) {
 	text, err := file(path)

@@ -15,6 +15,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 type injectOptions struct {
@@ -54,7 +55,7 @@ itself is put into the manifests.`,
 		if o.noIdentity {
 			return &say.Problem{
 				What: "identity cannot be disabled", Why: "every proxy has one: without it there is no mTLS",
-				Next: "leave --disable-identity away", Code: exitUsage,
+				Next: "leave --disable-identity away", Code: usage.Exit,
 			}
 		}
 		mesh := inject.Mesh{Values: inject.DefaultValues(build.Version()), ControllerNamespace: kube.From(cmd).Mesh}
@@ -78,14 +79,8 @@ func oneSource(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return &say.Problem{
-		What: fmt.Sprintf("`%s` wants one file, directory or URL, or - for standard input, but got %d arguments", cmd.CommandPath(), len(args)),
-		Next: fmt.Sprintf("see `%s --help`", cmd.CommandPath()), Code: exitUsage,
-	}
+	return usage.Error(cmd, fmt.Sprintf("`%s` wants one file, directory or URL, or - for standard input, but got %d arguments", cmd.CommandPath(), len(args)))
 }
-
-// exitUsage is the exit code for what makes no sense.
-const exitUsage = 64
 
 func verbose(cmd *cobra.Command) bool {
 	v, _ := cmd.Flags().GetBool("verbose")

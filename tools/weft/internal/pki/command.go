@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Command returns `weft dev-certs`.
@@ -33,7 +34,7 @@ func Command() *cobra.Command {
 
 func write(dir, trustDomain, namespace string, tokens []string) error {
 	if dir == "" {
-		return &say.Problem{Code: 64, What: "nowhere to write certificates", Why: "--dir is empty", Next: "give --dir DIRECTORY"}
+		return &say.Problem{Code: usage.Exit, What: "nowhere to write certificates", Why: "--dir is empty", Next: "give --dir DIRECTORY"}
 	}
 	set, err := New(dir, trustDomain, namespace)
 	if err != nil {
@@ -42,7 +43,7 @@ func write(dir, trustDomain, namespace string, tokens []string) error {
 	for _, account := range tokens {
 		ns, name, ok := strings.Cut(account, "/")
 		if !ok || ns == "" || name == "" || strings.Contains(name, "/") {
-			return &say.Problem{Code: 64, What: "no token for " + account, Why: "it is not namespace/serviceaccount", Next: "give --token shop/web"}
+			return &say.Problem{Code: usage.Exit, What: "no token for " + account, Why: "it is not namespace/serviceaccount", Next: "give --token shop/web"}
 		}
 		token, err := set.Token(ns, name)
 		if err != nil {

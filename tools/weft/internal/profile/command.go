@@ -17,11 +17,10 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
-	// exitUsage is the exit code of a command line that makes no sense.
-	exitUsage = 64
 	// most is how long a description may be, in bytes.
 	most = 16 << 20
 	// clusterTime bounds asking the cluster for its domain.
@@ -101,7 +100,7 @@ func (o *options) judge(cmd *cobra.Command, args []string) error {
 	default:
 		return nil
 	}
-	return &say.Problem{Code: exitUsage, What: wrong, Next: "see `" + cmd.CommandPath() + " --help`"}
+	return usage.Error(cmd, wrong)
 }
 
 // make makes the profile that was asked for.

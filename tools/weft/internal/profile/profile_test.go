@@ -16,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 var update = flag.Bool("update", false, "write what is made now as what is wanted")
@@ -85,8 +86,8 @@ func TestCommandLinesThatMakeNoSense(t *testing.T) {
 		{"--template", "web", "-n", "a.b"},
 	} {
 		_, err := run(t, "", args...)
-		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != exitUsage {
-			t.Errorf("profile %v = %v, want exit code %d", args, err, exitUsage)
+		if p, ok := errors.AsType[*say.Problem](err); !ok || p.Exit() != usage.Exit {
+			t.Errorf("profile %v = %v, want exit code %d", args, err, usage.Exit)
 		}
 	}
 }

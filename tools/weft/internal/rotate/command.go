@@ -9,10 +9,10 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
-	exitUsage = 64
 	// exitWaiting says that a rotation is not complete: run the command again.
 	exitWaiting = 3
 )
@@ -31,7 +31,7 @@ is asked for by TLS, on the proxy's admin port, through the API server.`,
 		RunE: func(cmd *cobra.Command, pods []string) error {
 			if len(pods) == 0 && selector == "" {
 				return &say.Problem{
-					What: "no pod is named", Next: "name pods, or choose them with -l (`weft identity -n shop -l app=web`)", Code: exitUsage,
+					What: "no pod is named", Next: "name pods, or choose them with -l (`weft identity -n shop -l app=web`)", Code: usage.Exit,
 				}
 			}
 			client, err := kube.From(cmd).Connect()
@@ -97,15 +97,4 @@ func showPods(ctx context.Context, from cluster, out io.Writer, ns, selector str
 		}
 	}
 	return nil
-}
-
-// noArgs refuses arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return &say.Problem{
-		What: fmt.Sprintf("`%s` takes no arguments, but got %q", cmd.CommandPath(), args[0]),
-		Next: fmt.Sprintf("see `%s --help`", cmd.CommandPath()), Code: exitUsage,
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // options are the flags of both rotations; the files are named as in `weft install`.
@@ -37,7 +38,7 @@ func rotateCommand() *cobra.Command {
 		Short: "Replace the mesh's issuer or trust anchor without a failed connection",
 		Long: `Show where trust anchors, issuer and proxies stand, and what a rotation that is
 under way needs next. Nothing is changed: that is done by the two commands below.`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := kube.From(cmd).Connect()
 			if err != nil {
@@ -65,7 +66,7 @@ certificates from it as they renew theirs (after 70% of their life); no restart 
 needed, and no connection fails. Exit code 3: --wait is over, some are not there.`,
 		Example: `  weft identity rotate issuer --identity-issuer-certificate-file issuer.crt --identity-issuer-key-file issuer.key
   weft identity rotate issuer --trust-anchor-key-file ca.key`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	o.bind(cmd)
 	cmd.Flags().StringVar(&o.anchorKeyFile, "trust-anchor-key-file", "", "key of a present trust anchor, to sign a new issuer with")
@@ -94,7 +95,7 @@ issuer until its turn in Secret ` + stagedSecret + `. --abort gives up, until st
 		Example: `  weft identity rotate trust-anchor --identity-trust-anchors-file ca.crt \
     --identity-issuer-certificate-file issuer.crt --identity-issuer-key-file issuer.key
   weft identity rotate trust-anchor --restart --wait 30m`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 	}
 	o.bind(cmd)
 	cmd.Flags().StringVar(&o.anchorFile, "identity-trust-anchors-file", "", "the new trust anchor: one certificate, PEM")
@@ -135,7 +136,7 @@ func (o *options) command(r run) func(*cobra.Command, []string) error {
 
 // check refuses combinations that make no sense.
 func (o *options) check() error {
-	wrong := func(what, next string) error { return &say.Problem{What: what, Next: next, Code: exitUsage} }
+	wrong := func(what, next string) error { return &say.Problem{What: what, Next: next, Code: usage.Exit} }
 	switch {
 	case (o.issuerFile == "") != (o.issuerKeyFile == ""):
 		return wrong("an issuer is a certificate and a key", "give both --identity-issuer-certificate-file and --identity-issuer-key-file")

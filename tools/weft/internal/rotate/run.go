@@ -11,6 +11,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // runAnchor takes the steps of a rotation of the trust anchor as far as it can.
@@ -63,12 +64,12 @@ func (o *options) begin(ctx context.Context, to writer, f *Facts, name string, o
 	case !given && f.New == "":
 		return nil, &say.Problem{
 			What: "no rotation of the trust anchor is under way", Why: "and no new anchor is given",
-			Next: "give one with --identity-trust-anchors-file (and an issuer), or have both made with --generate", Code: exitUsage,
+			Next: "give one with --identity-trust-anchors-file (and an issuer), or have both made with --generate", Code: usage.Exit,
 		}
 	case o.generate && f.New != "":
 		return nil, &say.Problem{
 			What: "a rotation of the trust anchor is under way", Why: "to the anchor with SHA-256 " + f.New[:min(12, len(f.New))],
-			Next: "go on with it by leaving --generate away, or give it up with --abort", Code: exitUsage,
+			Next: "go on with it by leaving --generate away, or give it up with --abort", Code: usage.Exit,
 		}
 	case f.New == "" && f.ExternalCA:
 		return nil, &say.Problem{
@@ -124,7 +125,7 @@ func (o *options) authorities(f *Facts, name string, out io.Writer) (*x509.Certi
 		anchor = all[0]
 		switch {
 		case len(all) != 1:
-			return nil, nil, &say.Problem{What: "there is more than one certificate in " + o.anchorFile, Next: "give the new trust anchor alone", Code: exitUsage}
+			return nil, nil, &say.Problem{What: "there is more than one certificate in " + o.anchorFile, Next: "give the new trust anchor alone", Code: usage.Exit}
 		case !anchor.IsCA || f.Now.After(anchor.NotAfter) || f.Now.Before(anchor.NotBefore):
 			return nil, nil, &say.Problem{What: "the certificate in " + o.anchorFile + " is no trust anchor", Why: "it is not an authority, or not valid now", Next: "give another"}
 		case f.New != "" && pki.Print(anchor) != f.New:
@@ -300,13 +301,13 @@ func (o *options) nextIssuer(ctx context.Context, from cluster, f *Facts, name s
 	if len(f.Issuer) == 0 || f.ExternalIssuer || !slices.ContainsFunc(f.Bundle, f.Issuer[0].Equal) {
 		return nil, nil, &say.Problem{
 			What: "there is nothing to sign a new issuer with", Why: "the trust anchor's key is not in the cluster, as it should be",
-			Next: "give it with --trust-anchor-key-file, or give an issuer's files", Code: exitUsage,
+			Next: "give it with --trust-anchor-key-file, or give an issuer's files", Code: usage.Exit,
 		}
 	}
 	if o.saveKey == "" {
 		return nil, nil, &say.Problem{
 			What: "the present issuer is the trust anchor itself, and its key would be lost", Why: "it signs the new issuer, which takes its place in Secret " + issuerSecret,
-			Next: "say where to keep it with --save-trust-anchor-key FILE", Code: exitUsage,
+			Next: "say where to keep it with --save-trust-anchor-key FILE", Code: usage.Exit,
 		}
 	}
 	if root, err = f.PresentKey(ctx, from); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/pki"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // installed is a mesh of four pods. The issuer is under the anchor, or, as
@@ -158,7 +159,7 @@ func TestRotateStepByStep(t *testing.T) {
 		}
 		later := func(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
 
-		step(options{}, exitUsage, "no rotation of the trust anchor is under way")
+		step(options{}, usage.Exit, "no rotation of the trust anchor is under way")
 		step(options{generate: true, dryRun: true}, 0, "add the new anchor")
 		if w.writes > 0 {
 			t.Fatalf("a dry run wrote %d times", w.writes)
@@ -166,7 +167,7 @@ func TestRotateStepByStep(t *testing.T) {
 		step(options{generate: true}, exitWaiting, "add the new anchor", "wait for the nodes")
 		later(injectLag)
 		step(options{}, exitWaiting, "restart pods", "shop/"+web.name, "deployment/web")
-		step(options{generate: true}, exitUsage, "under way")
+		step(options{generate: true}, usage.Exit, "under way")
 		step(options{}, exitWaiting, "shop/"+web.name)
 		for _, p := range w.pods[:3] {
 			w.restart(p)
@@ -232,7 +233,7 @@ func TestRotateIssuer(t *testing.T) {
 			return runIssuer(t.Context(), w, "linkerd", &o, out)
 		}
 		key := filepath.Join(t.TempDir(), "ca.key")
-		if err := run(options{}, io.Discard); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "would be lost") {
+		if err := run(options{}, io.Discard); exitCode(err) != usage.Exit || !strings.Contains(err.Error(), "would be lost") {
 			t.Fatalf("without a place for the key: %v", err)
 		}
 		var out strings.Builder
@@ -241,7 +242,7 @@ func TestRotateIssuer(t *testing.T) {
 		}
 		first := w.seen.Cert
 		// Now the anchor's key is in a file, and no longer in the cluster.
-		if err := run(options{}, io.Discard); exitCode(err) != exitUsage {
+		if err := run(options{}, io.Discard); exitCode(err) != usage.Exit {
 			t.Fatalf("without a key: %v", err)
 		}
 		if err := run(options{anchorKeyFile: key, restart: true, wait: time.Hour}, &out); err != nil {
@@ -305,7 +306,7 @@ func TestOptions(t *testing.T) {
 	} {
 		o := good
 		how(&o)
-		if exitCode(o.check()) != exitUsage {
+		if exitCode(o.check()) != usage.Exit {
 			t.Errorf("%+v is accepted", o)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/child"
 	"github.com/weftmesh/weft/tools/weft/internal/spans"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Command returns `weft trace`.
@@ -53,7 +54,7 @@ func newest(ctx context.Context, out io.Writer, from string) error {
 		from = "http://" + from
 	}
 	if u, err := url.Parse(from); err != nil || u.Host == "" {
-		return &say.Problem{Code: 64, Err: err, What: "no trace from " + from, Why: "it is no address", Next: "give --from as the demo prints it"}
+		return &say.Problem{Code: usage.Exit, Err: err, What: "no trace from " + from, Why: "it is no address", Next: "give --from as the demo prints it"}
 	}
 	if err := fetch(ctx, out, from); err != nil {
 		return &say.Problem{

@@ -10,6 +10,7 @@ import (
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/services/watcher/candidate"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // proposed is one object that would be applied or deleted, and where a person
@@ -129,7 +130,7 @@ func doomed(text, namespace string) (proposed, error) {
 	}
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
 		return proposed{}, &say.Problem{
-			Code: exitUsage, What: fmt.Sprintf("--delete %q names no object", text),
+			Code: usage.Exit, What: fmt.Sprintf("--delete %q names no object", text),
 			Next: "write KIND/NAME, KIND/NAMESPACE/NAME, or, of two kinds with one name, KIND.GROUP/NAMESPACE/NAME",
 		}
 	}
@@ -140,7 +141,7 @@ func doomed(text, namespace string) (proposed, error) {
 	o, err := candidate.Gone(group, kind, parts[1], parts[2])
 	if err != nil {
 		return proposed{}, &say.Problem{
-			Code: exitUsage, What: fmt.Sprintf("--delete %q: no policy is made of a %s", text, parts[0]),
+			Code: usage.Exit, What: fmt.Sprintf("--delete %q: no policy is made of a %s", text, parts[0]),
 			Why: "policies are made of " + strings.Join(candidate.Kinds(), ", "), Next: "name one of these, in this spelling", Err: err,
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
@@ -54,7 +55,7 @@ func explain(err error) error {
 	p := &say.Problem{What: "asking what would change: " + s.Code().String(), Why: plain.Line(s.Message()), Err: err}
 	switch s.Code() {
 	case codes.InvalidArgument:
-		p.Code, p.Next = exitUsage, "correct the flow that is named"
+		p.Code, p.Next = usage.Exit, "correct the flow that is named"
 	case codes.Unavailable:
 		p.Next = "see `weft check`; name another policy service with --policy-pod or --server"
 	case codes.Unimplemented:

@@ -22,10 +22,10 @@ import (
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/plain"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 const (
-	exitUsage  = 64
 	exitChange = 1
 	askTime    = 2 * time.Minute
 	// mostFlows is what a policy server judges at once.
@@ -91,7 +91,7 @@ would be applied is wrong, or the command line.`,
   weft policy check -f door.yaml --server 127.0.0.1:8090 --proxy shop/web-0=127.0.0.1:4191`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage(cmd, fmt.Sprintf("argument %q is one too many", args[0]))
+				return usage.Error(cmd, fmt.Sprintf("argument %q is one too many", args[0]))
 			}
 			return nil
 		},
@@ -111,25 +111,21 @@ would be applied is wrong, or the command line.`,
 	return cmd
 }
 
-func usage(cmd *cobra.Command, what string) error {
-	return &say.Problem{Code: exitUsage, What: what, Next: "see `" + cmd.CommandPath() + " --help`"}
-}
-
 func (s *settings) run(cmd *cobra.Command, open connect) error {
 	switch {
 	case s.format != "table" && s.format != "json":
-		return usage(cmd, fmt.Sprintf("--output %q is neither table nor json", s.format))
+		return usage.Error(cmd, fmt.Sprintf("--output %q is neither table nor json", s.format))
 	case len(s.files)+len(s.deleted) == 0:
-		return usage(cmd, "nothing is named that would be applied or deleted")
+		return usage.Error(cmd, "nothing is named that would be applied or deleted")
 	case s.server != "" && s.flows == "" && len(s.proxies) == 0:
-		return usage(cmd, "with --server, flows come from --flows or from each --proxy")
+		return usage.Error(cmd, "with --server, flows come from --flows or from each --proxy")
 	case s.server == "" && len(s.proxies) > 0:
-		return usage(cmd, "--proxy needs --server: with Kubernetes, proxies are found there")
+		return usage.Error(cmd, "--proxy needs --server: with Kubernetes, proxies are found there")
 	}
 	for _, p := range s.proxies {
 		pod, address, ok := strings.Cut(p, "=")
 		if ns, name, two := strings.Cut(pod, "/"); !ok || !two || ns == "" || name == "" || address == "" {
-			return usage(cmd, fmt.Sprintf("--proxy %q is not NAMESPACE/POD=HOST:PORT", p))
+			return usage.Error(cmd, fmt.Sprintf("--proxy %q is not NAMESPACE/POD=HOST:PORT", p))
 		}
 	}
 	all, notes, err := s.candidates(cmd)
@@ -146,7 +142,7 @@ func (s *settings) run(cmd *cobra.Command, open connect) error {
 	}
 	if len(found.flows) > mostFlows {
 		return &say.Problem{
-			Code: exitUsage, What: fmt.Sprintf("there are %d flows, and at most %d are judged at once", len(found.flows), mostFlows),
+			Code: usage.Exit, What: fmt.Sprintf("there are %d flows, and at most %d are judged at once", len(found.flows), mostFlows),
 			Next: "ask namespace by namespace, with --of",
 		}
 	}
@@ -181,7 +177,7 @@ func (s *settings) candidates(cmd *cobra.Command) (all []proposed, notes []strin
 		docs, err := manifest.Read(cmd.Context(), name, cmd.InOrStdin())
 		if err != nil {
 			if p, ok := errors.AsType[*say.Problem](err); ok {
-				p.Code = exitUsage
+				p.Code = usage.Exit
 			}
 			return nil, nil, err
 		}
@@ -193,7 +189,7 @@ func (s *settings) candidates(cmd *cobra.Command) (all []proposed, notes []strin
 	}
 	if len(s.deleted)+len(all)+len(notes)+len(wrong) == 0 {
 		return nil, nil, &say.Problem{
-			Code: exitUsage, What: "there is no object in " + strings.Join(s.files, ", "),
+			Code: usage.Exit, What: "there is no object in " + strings.Join(s.files, ", "),
 			Why: "of an empty file nothing can be foretold", Next: "name the files that would be applied; - is standard input, and is read once",
 		}
 	}
@@ -238,7 +234,7 @@ func refused(all []proposed, problems []*explainv1.CandidateProblem) error {
 
 func mistakes(wrong []string) error {
 	return &say.Problem{
-		Code: exitUsage, What: "what would be applied is wrong", Why: strings.Join(wrong[:min(len(wrong), mostWrong)], "\n"),
+		Code: usage.Exit, What: "what would be applied is wrong", Why: strings.Join(wrong[:min(len(wrong), mostWrong)], "\n"),
 		Next: "correct the above; nothing was judged",
 	}
 }
@@ -250,7 +246,7 @@ func (s *settings) reach(cmd *cobra.Command, open connect) (*grpc.ClientConn, ga
 	if s.flows != "" {
 		text, err := os.ReadFile(s.flows)
 		if err != nil {
-			return nil, found, &say.Problem{Code: exitUsage, What: "cannot read " + s.flows, Why: err.Error(), Next: "name a file of flows", Err: err}
+			return nil, found, &say.Problem{Code: usage.Exit, What: "cannot read " + s.flows, Why: err.Error(), Next: "name a file of flows", Err: err}
 		}
 		if found.flows, err = ParseFlows(s.flows, text); err != nil {
 			return nil, found, err

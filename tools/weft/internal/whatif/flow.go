@@ -12,6 +12,7 @@ import (
 
 	explainv1 "github.com/weftmesh/weft/proto/gen/weft/explain/v1"
 	"github.com/weftmesh/weft/services/kit/say"
+	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
 
 // Flow is traffic that there is or might be: somebody comes to a workload (To), or
@@ -124,7 +125,7 @@ func (f *Flow) question() *explainv1.Flow {
 func ParseFlows(source string, text []byte) ([]Flow, error) {
 	wrong := func(n int, err error) error {
 		return &say.Problem{
-			Code: exitUsage, What: fmt.Sprintf("%s, flow %d: %v", source, n, err), Err: err,
+			Code: usage.Exit, What: fmt.Sprintf("%s, flow %d: %v", source, n, err), Err: err,
 			Next: `write flows as {"to":"NAMESPACE/POD","port":8080,"client":"…"} or {"from":"NAMESPACE/POD","target":"NAME.NAMESPACE.svc:80","method":"GET","path":"/"}`,
 		}
 	}
