@@ -2,7 +2,6 @@ package derive
 
 import (
 	"bytes"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -14,23 +13,23 @@ func (v *View) Equal(w *View) bool {
 	if v == nil || w == nil {
 		return v == w
 	}
-	same := sameSets(v.Sets, w.Sets)
+	same := sameSets(v, w)
 	return v.Local == w.Local && len(v.Sets) == len(w.Sets) &&
 		slices.EqualFunc(v.Addrs, w.Addrs, func(a, b Addr) bool { return a.At == b.At && same(a, b) })
 }
 
 // sameSets tells of two addresses whether a client would find no difference.
 // Each pair of sets is compared once, not once for each address.
-func sameSets(was, are []Set) func(a, b Addr) bool {
-	equal := make(map[[2]int32]bool, len(are))
+func sameSets(was, are *View) func(a, b Addr) bool {
+	equal := make(map[[2]int32]bool, len(are.Sets))
 	return func(a, b Addr) bool {
 		pair := [2]int32{a.Set, b.Set}
 		labels, asked := equal[pair]
 		if !asked {
-			labels = maps.Equal(was[a.Set].Labels, are[b.Set].Labels)
+			labels = bytes.Equal(was.Sets[a.Set].Labels, are.Sets[b.Set].Labels)
 			equal[pair] = labels
 		}
-		return labels && a.Near == b.Near && bytes.Equal(a.Bytes, b.Bytes)
+		return labels && was.near(a) == are.near(b) && bytes.Equal(a.Bytes, b.Bytes)
 	}
 }
 
@@ -38,9 +37,9 @@ func sameSets(was, are []Set) func(a, b Addr) bool {
 // and addresses to withdraw. A change of a set's labels sends all of the set.
 func Diff(sent, now *View) (add []Addr, remove []netip.AddrPort) {
 	if sent == nil {
-		sent = &View{}
+		return now.Addrs, nil
 	}
-	old, same := sent.Addrs, sameSets(sent.Sets, now.Sets)
+	old, same := sent.Addrs, sameSets(sent, now)
 	i := 0
 	for _, a := range now.Addrs {
 		for i < len(old) && old[i].At.Compare(a.At) < 0 {

@@ -20,17 +20,17 @@ func TestEncodeIsProtobuf(t *testing.T) {
 	for i := range 30 {
 		many[fmt.Sprint("label", i)] = strings.Repeat("v", 40*i)
 	}
-	for near, locality := range []string{nearUnknown: "unknown", nearLocal: "local", nearRemote: "remote", nearFavoured: "local"} {
+	for at, locality := range []string{nearUnknown: "unknown", nearLocal: "local", nearRemote: "remote", nearFavoured: "local"} {
 		got := new(pb.WeightedAddr)
-		if err := proto.Unmarshal(Addr{Near: Near(near)}.Append(nil), got); err != nil {
+		if err := proto.Unmarshal(nears[at], got); err != nil {
 			t.Fatal(err)
 		}
 		want := &pb.WeightedAddr{Weight: 10_000, MetricLabels: map[string]string{"zone_locality": locality}}
-		if Near(near) == nearFavoured {
+		if near(at) == nearFavoured {
 			want.Weight = 100_000
 		}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-			t.Errorf("near %d (-meant +read):\n%s", near, diff)
+			t.Errorf("near %d (-meant +read):\n%s", at, diff)
 		}
 	}
 	for _, labels := range []map[string]string{nil, {"": ""}, {"zone": "west-1", "é": ""}, many} {
@@ -61,7 +61,7 @@ func TestEncodeIsProtobuf(t *testing.T) {
 		}
 	}
 	if raw, err := encode(&pb.WeightedAddr{Weight: 10_000}); err != nil || len(raw) != 0 {
-		t.Errorf("the weight, which Near has, is written: %x, %v", raw, err)
+		t.Errorf("the weight, which near has, is written: %x, %v", raw, err)
 	}
 	if _, err := encode(&pb.WeightedAddr{MetricLabels: map[string]string{"a": "\xff"}}); err == nil {
 		t.Error("a label that is not UTF-8 was encoded")

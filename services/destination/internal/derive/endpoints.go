@@ -39,11 +39,27 @@ type View struct {
 	Local bool
 	// Unusable counts addresses left out since their proxy could not be read.
 	Unusable int
+
+	zone    string // of the clients
+	favours bool   // endpoints of that zone have a greater weight
+	hinted  bool   // an endpoint has hints, so that another zone may have others
+}
+
+// For is the answer to clients of another zone, if it is nearly this one: the
+// same addresses, of which only Near differs. Nil says that they may be others.
+func (v *View) For(zone string) *View {
+	if v.Local || v.hinted {
+		return nil
+	}
+	other := *v
+	other.zone = zone
+	return &other
 }
 
 // Set is what the addresses of one member share.
 type Set struct {
-	Labels map[string]string
+	// Labels are those of the WeightedAddrSet, encoded, in order.
+	Labels []byte
 
 	servers map[string][]*row.Server
 	trust   string
@@ -52,12 +68,10 @@ type Set struct {
 // Addr is one address of a view.
 type Addr struct {
 	At netip.AddrPort
-	// Bytes are those of the WeightedAddr, without what Near tells.
+	// Bytes are those of the WeightedAddr, without what depends on the client.
 	Bytes []byte
 	// Set is the position of its member's set.
 	Set int32
-	// Near is where the client is, seen from there.
-	Near Near
 
 	from row.Backend // the rows it was made of
 }
@@ -77,7 +91,7 @@ type candidate struct {
 // costs what changed, and another zone nearly nothing; the answer does not depend
 // on it.
 func (c Config) Endpoints(members []Member, q Query, client Client, last *View) *View {
-	view := &View{Sets: make([]Set, len(members))}
+	view := &View{Sets: make([]Set, len(members)), zone: client.Zone, favours: c.ZoneWeights}
 	for i, m := range members {
 		c.member(view, i, m, q, client, last)
 	}
@@ -99,7 +113,7 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 	if s == nil || s.ExternalName {
 		return
 	}
-	set.Labels = setLabels(s, m.Facts.Backends)
+	set.Labels = appendLabels(nil, setLabelsField, setLabels(s, m.Facts.Backends))
 	found := candidates(m.Facts, q)
 	switch {
 	case m.Remote: // neither hints nor nodes of another cluster are ours
@@ -107,6 +121,7 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 		view.Local = true
 		found = onNode(found, client.Node)
 	default:
+		view.hinted = view.hinted || slices.ContainsFunc(found, func(b candidate) bool { return len(b.Endpoint.Hints) > 0 })
 		found, _ = inZone(found, client.Zone)
 	}
 	found = c.families(distinct(found))
@@ -126,7 +141,7 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 				continue
 			}
 		}
-		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, Set: int32(i), Near: c.near(b, client.Zone), from: b.Backend})
+		view.Addrs = append(view.Addrs, Addr{At: b.at, Bytes: wa, Set: int32(i), from: b.Backend})
 	}
 }
 

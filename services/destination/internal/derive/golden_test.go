@@ -235,14 +235,14 @@ func serviceProfile(c derive.Config, tables *table.Table, namespace, name string
 func writeView(t *testing.T, out *strings.Builder, v *derive.View) {
 	t.Helper()
 	if len(v.Sets) == 1 {
-		fmt.Fprintf(out, "%s\n", labels(v.Sets[0].Labels))
+		fmt.Fprintf(out, "%s\n", labels(setLabels(t, v.Sets[0])))
 	}
 	for _, a := range v.Addrs {
 		if len(v.Sets) > 1 {
-			fmt.Fprintf(out, "%s ", labels(v.Sets[a.Set].Labels))
+			fmt.Fprintf(out, "%s ", labels(setLabels(t, v.Sets[a.Set])))
 		}
 		wa := &pb.WeightedAddr{}
-		if err := proto.Unmarshal(a.Append(nil), wa); err != nil {
+		if err := proto.Unmarshal(v.Append(nil, a), wa); err != nil {
 			t.Fatal(err)
 		}
 		if got := address(wa.GetAddr()); got != a.At.String() {
@@ -253,6 +253,15 @@ func writeView(t *testing.T, out *strings.Builder, v *derive.View) {
 	if v.Unusable > 0 {
 		fmt.Fprintf(out, "%d unusable\n", v.Unusable)
 	}
+}
+
+func setLabels(t *testing.T, s derive.Set) map[string]string {
+	t.Helper()
+	set := &pb.WeightedAddrSet{}
+	if err := proto.Unmarshal(s.Labels, set); err != nil {
+		t.Fatal(err)
+	}
+	return set.GetMetricLabels()
 }
 
 func writeProfile(out *strings.Builder, p *pb.DestinationProfile, err error) {

@@ -84,6 +84,9 @@ func TestEndpointsIsAFunctionOfTheFacts(t *testing.T) {
 				t.Fatalf("seed %d: an answer depends on the one before it", seed)
 			}
 			elsewhere := c.Endpoints([]derive.Member{{Facts: facts}}, q, derive.Client{Node: "vm-b", Zone: "west-2"}, last)
+			if turned := next.For("west-2"); turned != nil && !turned.Equal(elsewhere) {
+				t.Fatalf("seed %d: turned to another zone, an answer is not that zone's", seed)
+			}
 			if same := c.Endpoints([]derive.Member{{Facts: facts}}, q, client, elsewhere); !next.Equal(same) {
 				t.Fatalf("seed %d: an answer depends on that to another client", seed)
 			}
@@ -130,7 +133,7 @@ func addresses(v *derive.View) []string {
 func fold(told map[netip.AddrPort][]byte, last, next *derive.View) {
 	add, remove := derive.Diff(last, next)
 	for _, a := range add {
-		told[a.At] = a.Append(nil)
+		told[a.At] = next.Append(nil, a)
 	}
 	for _, at := range remove {
 		delete(told, at)
@@ -142,7 +145,7 @@ func same(told map[netip.AddrPort][]byte, v *derive.View) bool {
 		return false
 	}
 	for _, a := range v.Addrs {
-		if !bytes.Equal(told[a.At], a.Append(nil)) {
+		if !bytes.Equal(told[a.At], v.Append(nil, a)) {
 			return false
 		}
 	}
@@ -150,14 +153,14 @@ func same(told map[netip.AddrPort][]byte, v *derive.View) bool {
 }
 
 func TestDiffOfNothing(t *testing.T) {
-	v := &derive.View{Sets: []derive.Set{{Labels: map[string]string{"a": "b"}}}, Addrs: []derive.Addr{{At: netip.MustParseAddrPort("10.0.0.1:80"), Bytes: []byte("x")}}}
+	v := &derive.View{Sets: []derive.Set{{Labels: []byte("ab")}}, Addrs: []derive.Addr{{At: netip.MustParseAddrPort("10.0.0.1:80"), Bytes: []byte("x")}}}
 	if add, remove := derive.Diff(nil, v); len(add) != 1 || len(remove) != 0 {
 		t.Errorf("from nothing: %v, %v", add, remove)
 	}
 	if add, remove := derive.Diff(v, v); len(add)+len(remove) != 0 {
 		t.Errorf("to the same: %v, %v", add, remove)
 	}
-	relabelled := &derive.View{Sets: []derive.Set{{Labels: map[string]string{"a": "c"}}}, Addrs: v.Addrs}
+	relabelled := &derive.View{Sets: []derive.Set{{Labels: []byte("ac")}}, Addrs: v.Addrs}
 	if add, remove := derive.Diff(v, relabelled); len(add) != 1 || len(remove) != 0 {
 		t.Errorf("to other labels of the set: %v, %v", add, remove)
 	}

@@ -18,6 +18,9 @@ func Members(s *row.Service) []row.Remote {
 	}
 }
 
+// Plain tells whether an answer about s is made of s alone, as of nearly all.
+func Plain(s *row.Service) bool { return s != nil && !s.Federated && s.Remote == nil }
+
 // Refused tells why a Service cannot be watched with Get; nil when it can.
 func Refused(s *row.Service, namespace, name, path string) *Refusal {
 	if s == nil {

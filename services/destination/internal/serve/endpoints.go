@@ -67,9 +67,16 @@ func (e *endpoints) origin() error {
 		return nil
 	}
 	e.plain = nil
+	if derive.Plain(before) && !e.union {
+		e.api.from.follow(&e.watch, e.key.service, e.node.Value(), nil)
+		if e.api.table.Service(e.key.service) == before { // again: what is read before it is followed may be missed
+			e.plain = before
+			return nil
+		}
+	}
 	all := e.api.from.parts(e.key.service)
 	e.api.from.follow(&e.watch, e.key.service, e.node.Value(), all)
-	s := e.api.table.Service(e.key.service) // again: what is read before it is followed may be missed
+	s := e.api.table.Service(e.key.service) // again, as above
 	union := s != nil && s.Federated
 	if e.union && !union {
 		return errMoved

@@ -50,7 +50,7 @@ func (p *profile) next() ([]encoded, error) {
 		return nil, nil
 	}
 	p.going = b
-	return []encoded{b}, nil
+	return []encoded{ready(b)}, nil
 }
 
 func (p *profile) close() {}

@@ -32,15 +32,33 @@ type question struct {
 // same for every client.
 type answers struct {
 	refs   int // guarded by views.mu
-	newest atomic.Pointer[weak.Pointer[derive.View]]
+	newest atomic.Pointer[result]
+}
+
+// result is one of them, and what it was made of.
+type result struct {
+	view  weak.Pointer[derive.View]
+	made  version
+	plain *row.Service // the Service's row if it was made of it alone
 }
 
 // base is an answer to make the next of, nil if there is none.
 func (a *answers) base() *derive.View {
-	if p := a.newest.Load(); p != nil {
-		return p.Value()
+	if n := a.newest.Load(); n != nil {
+		return n.view.Value()
 	}
 	return nil
+}
+
+// of is the answer for a zone, if it is the newest but for where the client is.
+func (a *answers) of(s *row.Service, at uint64, zone string) (n *result, next *derive.View) {
+	if n = a.newest.Load(); n == nil || s == nil || n.plain != s || n.made[0].at != at {
+		return nil, nil
+	}
+	if base := n.view.Value(); base != nil {
+		next = base.For(zone)
+	}
+	return n, next
 }
 
 // viewKey is a question and who asks. Clients of one zone share an answer; only a Service
@@ -62,7 +80,7 @@ type view struct {
 	mu   sync.Mutex
 	made version // of what now was made of
 	now  *derive.View
-	// plain is the Service's row if made is of it alone.
+	// plain is as that of a result.
 	plain *row.Service
 	// The last step that was encoded, for the other streams that take it. It is
 	// weak: once they have, a view must not hold a second copy of itself.
@@ -121,10 +139,15 @@ func (vs *views) size() int {
 func (vs *views) current(v *view) *derive.View {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if s, at := vs.from.here.Look(v.key.service); s != nil && s == v.plain && at == v.made[0].at {
+	s, at := vs.from.here.Look(v.key.service)
+	if s != nil && s == v.plain && at == v.made[0].at {
 		return v.now
 	}
-	s := vs.from.here.Service(v.key.service)
+	if n, next := v.kin.of(s, at, v.key.zone); next != nil {
+		v.take(next, n.made, n.plain)
+		return v.now
+	}
+	s = vs.from.here.Service(v.key.service)
 	parts := vs.from.parts(v.key.service)
 	if v.now != nil && slices.Equal(v.made, parts.version()) {
 		return v.now
@@ -141,15 +164,21 @@ func (vs *views) current(v *view) *derive.View {
 	if next.Unusable > 0 {
 		vs.count.unusable.Add(float64(next.Unusable))
 	}
+	if !parts.plain(v.key.service) {
+		s = nil
+	}
+	v.take(next, made, s)
+	v.kin.newest.Store(&result{weak.Make(v.now), v.made, v.plain})
+	return v.now
+}
+
+// take makes an answer the newest of this view, under its identity so far if it
+// is no other. The lock is held.
+func (v *view) take(next *derive.View, made version, plain *row.Service) {
 	if !v.now.Equal(next) {
 		v.now = next
-		newest := weak.Make(next)
-		v.kin.newest.Store(&newest)
 	}
-	if v.made, v.plain = made, nil; parts.plain(v.key.service) {
-		v.plain = s
-	}
-	return v.now
+	v.made, v.plain = made, plain
 }
 
 // updates is the step from what a stream has to an answer of this view, encoded

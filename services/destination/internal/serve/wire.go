@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -29,49 +28,41 @@ func updates(sent, now *derive.View) []encoded {
 	add, remove := derive.Diff(sent, now)
 	var msgs []encoded
 	if len(now.Sets) == 1 {
-		msgs = adds(now.Sets[0].Labels, add)
+		msgs = adds(now, 0, add)
 	} else {
 		for i := range now.Sets {
 			of := func(a derive.Addr) bool { return int(a.Set) != i }
-			msgs = append(msgs, adds(now.Sets[i].Labels, slices.DeleteFunc(slices.Clone(add), of))...)
+			msgs = append(msgs, adds(now, i, slices.DeleteFunc(slices.Clone(add), of))...)
 		}
 	}
 	return append(msgs, removes(remove)...)
 }
 
 // adds joins addresses that are bytes already, all of one set.
-func adds(labels map[string]string, addrs []derive.Addr) []encoded {
-	if len(addrs) == 0 {
-		return nil
-	}
-	shared, err := proto.MarshalOptions{Deterministic: true}.Marshal(&pb.WeightedAddrSet{MetricLabels: labels})
-	if err != nil {
-		shared = nil // labels are UTF-8, since the bus has nothing else
-	}
+func adds(view *derive.View, set int, addrs []derive.Addr) []encoded {
 	var msgs []encoded
-	var set []byte
-	for i, a := range addrs {
-		if set == nil {
-			set = make([]byte, 0, room(addrs[i:])+len(shared))
+	labels := view.Sets[set].Labels
+	for len(addrs) > 0 {
+		n, size := fit(view, addrs)
+		size += len(labels)
+		out := open(updateAdd, size)
+		for _, a := range addrs[:n] {
+			out = protowire.AppendTag(out, setAddrs, protowire.BytesType)
+			out = view.Append(protowire.AppendVarint(out, uint64(view.Size(a))), a)
 		}
-		set = protowire.AppendTag(set, setAddrs, protowire.BytesType)
-		set = a.Append(protowire.AppendVarint(set, uint64(a.Size())))
-		if len(set) >= maxMessage || i == len(addrs)-1 {
-			msgs = append(msgs, wrap(updateAdd, append(set, shared...)))
-			set = nil
-		}
+		msgs = append(msgs, ready(append(out, labels...)))
+		addrs = addrs[n:]
 	}
 	return msgs
 }
 
-// room is what the addresses of the next message need.
-func room(addrs []derive.Addr) (n int) {
-	for _, a := range addrs {
-		if n += protowire.SizeTag(setAddrs) + protowire.SizeBytes(a.Size()); n >= maxMessage {
-			break
-		}
+// fit tells how many addresses the next message has, and their size in it.
+func fit(view *derive.View, addrs []derive.Addr) (n, size int) {
+	for n < len(addrs) && size < maxMessage {
+		size += protowire.SizeTag(setAddrs) + protowire.SizeBytes(view.Size(addrs[n]))
+		n++
 	}
-	return n
+	return n, size
 }
 
 func removes(addrs []netip.AddrPort) []encoded {
@@ -85,15 +76,16 @@ func removes(addrs []netip.AddrPort) []encoded {
 		set = protowire.AppendTag(set, setAddrs, protowire.BytesType)
 		set = protowire.AppendBytes(set, one)
 		if len(set) >= maxMessage || i == len(addrs)-1 {
-			msgs = append(msgs, wrap(updateRemove, set))
+			msgs = append(msgs, ready(append(open(updateRemove, len(set)), set...)))
 			set = nil
 		}
 	}
 	return msgs
 }
 
-func wrap(field protowire.Number, body []byte) encoded {
-	out := make([]byte, 0, len(body)+protowire.SizeTag(field)+protowire.SizeBytes(len(body)))
+// open begins a message of one field with room for its body.
+func open(field protowire.Number, body int) []byte {
+	out := make([]byte, 0, protowire.SizeTag(field)+protowire.SizeBytes(body))
 	out = protowire.AppendTag(out, field, protowire.BytesType)
-	return protowire.AppendBytes(out, body)
+	return protowire.AppendVarint(out, uint64(body))
 }
