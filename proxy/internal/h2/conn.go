@@ -73,6 +73,7 @@ type Conn struct {
 	enc     hpack.Encoder
 	block   []byte // scratch of the encoder
 	streams map[uint32]*Stream
+	latest  *Stream   // of streams, the last that a frame was about: mostly the next one's
 	blocked []*Stream // wait for the connection's window or for room to write
 	queue   []chan struct{}
 	handled int // requests whose handler has not called Done

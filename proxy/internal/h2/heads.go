@@ -102,7 +102,7 @@ const maxFields = 4000
 // stream has kept the fields' store.
 func (c *Conn) request(at heads, fields message.Fields, store *message.Store, tooLong bool) (kept bool, err error) {
 	c.mu.Lock()
-	if s := c.streams[at.stream]; s != nil {
+	if s := c.stream(at.stream); s != nil {
 		defer c.mu.Unlock()
 		return s.trailers(at, fields, store, tooLong)
 	}
@@ -164,7 +164,7 @@ func (c *Conn) response(at heads, fields message.Fields, store *message.Store, t
 	if c.idleStream(at.stream) {
 		return false, &frame.ConnError{Code: frame.ProtocolError, Why: "HEADERS on a stream that has not begun"}
 	}
-	s := c.streams[at.stream]
+	s := c.stream(at.stream)
 	switch {
 	case s == nil:
 		return false, nil // it was reset; the table has been kept up

@@ -92,6 +92,7 @@ func (c *Conn) timers() {
 		c.age = time.AfterFunc(spread(c.cfg.MaxAge), c.Shutdown)
 	}
 	if c.cfg.Idle > 0 {
+		c.busy = time.Now()
 		c.idle = time.AfterFunc(c.cfg.Idle, c.tired)
 	}
 	if c.cfg.KeepaliveInterval > 0 {
@@ -100,22 +101,28 @@ func (c *Conn) timers() {
 	}
 }
 
-// tired ends a connection that has been idle, if it still is.
+// tired ends a connection that has been idle for long enough, or looks again when
+// that may be: the timer runs on, so that a request sets none.
 func (c *Conn) tired() {
 	c.mu.Lock()
-	idle := len(c.streams) == 0
-	c.mu.Unlock()
-	if idle {
-		c.Shutdown()
+	defer c.mu.Unlock()
+	if c.err != nil || c.idle == nil {
+		return
 	}
+	left := c.cfg.Idle
+	if len(c.streams) == 0 {
+		left -= time.Since(c.busy)
+	}
+	if left > 0 {
+		c.idle.Reset(left)
+		return
+	}
+	c.shutdown()
 }
 
 // rest begins the time that a connection may be idle. It is called with the lock
 // held.
 func (c *Conn) rest() {
-	if c.idle != nil {
-		c.idle.Reset(c.cfg.Idle)
-	}
 	c.busy = time.Now()
 	if c.calm == nil && c.err == nil {
 		c.calm = time.AfterFunc(calmAfter, c.soothe)

@@ -82,6 +82,9 @@ func (c *Conn) preface() error {
 
 // forgive ends the stream that an error is about, and passes any other on.
 func (c *Conn) forgive(err error) error {
+	if err == nil {
+		return nil
+	}
 	bad, ok := errors.AsType[*frame.StreamError](err)
 	if !ok {
 		return err
@@ -93,7 +96,7 @@ func (c *Conn) forgive(err error) error {
 	}
 	c.put(frame.AppendReset(c.begin(16), bad.Stream, bad.Code))
 	c.forgotten(bad.Stream)
-	if s := c.streams[bad.Stream]; s != nil {
+	if s := c.stream(bad.Stream); s != nil {
 		s.end(bad)
 	}
 	return nil
@@ -156,7 +159,7 @@ func (c *Conn) onData(h frame.Head, p []byte) error {
 	if c.recvWindow -= int64(len(p)); c.recvWindow < 0 {
 		return &frame.ConnError{Code: frame.FlowControlError, Why: "more than the connection's window"}
 	}
-	s := c.streams[h.Stream]
+	s := c.stream(h.Stream)
 	if s == nil {
 		c.pay(nil, len(p)) // it was reset; the peer may not know yet
 		return c.closedStream(h.Stream)
@@ -219,7 +222,7 @@ func (c *Conn) onReset(h frame.Head, p []byte) error {
 	if c.idleStream(h.Stream) {
 		return &frame.ConnError{Code: frame.ProtocolError, Why: "RST_STREAM of a stream that has not begun"}
 	}
-	s, now := c.streams[h.Stream], c.heard.Load()
+	s, now := c.stream(h.Stream), c.heard.Load()
 	// Of those that have ended only the refused ones count: the others were answered.
 	hurried := s != nil && now-s.born < int64(hurry) || s == nil && c.resetByUs(h.Stream)
 	if c.server && hurried && !c.limits.take(time.Unix(0, now)) {
@@ -276,7 +279,7 @@ func (c *Conn) onWindow(h frame.Head, p []byte) error {
 	if c.idleStream(h.Stream) {
 		return &frame.ConnError{Code: frame.ProtocolError, Why: "WINDOW_UPDATE of a stream that has not begun"}
 	}
-	s := c.streams[h.Stream]
+	s := c.stream(h.Stream)
 	if s == nil {
 		return nil
 	}

@@ -16,10 +16,11 @@ import (
 // way to the answer. Its body is read by one goroutine and written by one, which
 // need not be the same; Abort and Break are for anybody.
 type Stream struct {
-	c    *Conn
-	id   uint32
-	born int64     // when it was read of, as Conn.heard
-	cond sync.Cond // of the connection's lock
+	listed bool // is one of the connection's streams
+	c      *Conn
+	id     uint32
+	born   int64     // when it was read of, as Conn.heard
+	cond   sync.Cond // of the connection's lock
 
 	req     message.Request     // of a server
 	method  string              // of a client's request
@@ -69,10 +70,20 @@ func (c *Conn) open(id uint32) *Stream {
 	s.c, s.id, s.sendWindow, s.recvWindow = c, id, c.peer.window, int64(c.cfg.StreamWindow)
 	s.born = c.heard.Load()
 	s.cond.L = &c.mu
-	c.streams[id] = s
+	c.streams[id], s.listed, c.latest = s, true, s
 	c.most = max(c.most, len(c.streams))
-	if len(c.streams) == 1 && c.idle != nil {
-		c.idle.Stop()
+	return s
+}
+
+// stream is the open one of that number; nil if there is none. It is called with
+// the lock held.
+func (c *Conn) stream(id uint32) *Stream {
+	if c.latest != nil && c.latest.id == id {
+		return c.latest
+	}
+	s := c.streams[id]
+	if s != nil {
+		c.latest = s
 	}
 	return s
 }
@@ -112,7 +123,7 @@ func (s *Stream) keep(store *message.Store) {
 // whole reports whether both sides have ended as they should, and nobody else
 // knows the stream. It is called with the lock held.
 func (s *Stream) whole() bool {
-	return s.err == nil && s.recvEnd && s.sendEnd && !s.waiting && !s.telling && s.done == nil && s.c.streams[s.id] != s
+	return s.err == nil && s.recvEnd && s.sendEnd && !s.waiting && !s.telling && s.done == nil && !s.listed
 }
 
 // free gives a whole stream's memory back when its owner has let go of it. One
@@ -147,10 +158,14 @@ func (s *Stream) over() {
 
 // drop takes a stream off the connection. It is called with the lock held.
 func (c *Conn) drop(s *Stream) {
-	if c.streams[s.id] != s {
+	if !s.listed {
 		return
 	}
 	delete(c.streams, s.id)
+	s.listed = false
+	if c.latest == s {
+		c.latest = nil
+	}
 	c.wakeQueue()
 	if len(c.streams) == 0 {
 		c.rest()
@@ -261,7 +276,7 @@ func (s *Stream) abort(err error, code frame.Code) {
 	if s.err != nil {
 		return
 	}
-	if c.streams[s.id] == s && c.err == nil {
+	if s.listed && c.err == nil {
 		c.put(frame.AppendReset(c.begin(16), s.id, code))
 		c.forgotten(s.id)
 	}

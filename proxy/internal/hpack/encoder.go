@@ -93,36 +93,29 @@ func (e *Encoder) Begin(dst []byte) []byte {
 // Append appends a field, its name in lower case. The name and the value may be
 // kept in the table.
 func (e *Encoder) Append(dst []byte, name, value string, sensitive bool) []byte {
+	if !sensitive {
+		if known, ok := e.Again(dst, name, value); ok {
+			return known
+		}
+	}
 	name = e.lower(name)
-	nameHash := maphash.String(e.seed, name)
+	nameHash := quickName(name)
+	hash := pairHash(nameHash, value)
 	if sensitive {
 		return e.literal(dst, 0x10, 4, name, nameHash, value)
 	}
-	hash := nameHash*0x9e3779b97f4a7c15 ^ maphash.String(e.seed, value)
-	// Two places for each, so that two that come in every block need not fight for one.
-	places := [2]*slot{&e.index.pairs[hash%slots], &e.index.pairs[(hash>>32)%slots]}
-	for _, at := range places {
-		if at.hash != hash {
-			continue
-		}
-		if s := int(at.static); s > 0 && static[s].name == name && static[s].value == value {
-			return appendInteger(dst, 0x80, 7, s)
-		}
-		if p, ok := e.table.at(at.number); ok && p.name == name && p.value == value {
-			return appendInteger(dst, 0x80, 7, statics+e.table.index(at.number))
-		}
-	}
-	at := places[1]
-	if e.free(places[0]) || !e.free(at) && hash&(1<<63) != 0 {
-		at = places[0]
+	at, other := e.places(hash)
+	if !e.free(at) && (e.free(other) || hash&(1<<63) != 0) {
+		at = other
 	}
 	if s := staticPair(name, value); s > 0 {
 		*at = slot{hash: hash, static: uint8(s)}
 		return appendInteger(dst, 0x80, 7, s)
 	}
 	size := pair{name, value}.size()
-	if once := &e.index.once[hash%slots]; *once != hash {
-		*once = hash
+	said := nameHash ^ maphash.String(e.seed, value)
+	if once := &e.index.once[said%slots]; *once != said {
+		*once = said
 		return e.literal(dst, 0, 4, name, nameHash, value)
 	}
 	if size > e.table.max/4 {
@@ -134,6 +127,36 @@ func (e *Encoder) Append(dst []byte, name, value string, sensitive bool) []byte 
 	*at = slot{hash: hash, number: e.table.added}
 	e.index.names[nameHash%slots] = slot{hash: nameHash, number: e.table.added}
 	return dst
+}
+
+// Again appends a field that Append has put into the table, or found in the static
+// one; it reports whether there is one.
+func (e *Encoder) Again(dst []byte, name, value string) ([]byte, bool) {
+	hash := pairHash(quickName(name), value)
+	first, second := e.places(hash)
+	for _, at := range [2]*slot{first, second} {
+		if at.hash != hash {
+			continue
+		}
+		if s := int(at.static); s > 0 {
+			if message.Is(static[s].name, name) && static[s].value == value {
+				return append(dst, 0x80|byte(s)), true // there are fewer than 127
+			}
+			continue
+		}
+		if p, ok := e.table.at(at.number); ok && p.value == value && message.Is(p.name, name) {
+			return appendInteger(dst, 0x80, 7, statics+e.table.index(at.number)), true
+		}
+	}
+	return dst, false
+}
+
+func pairHash(name uint64, value string) uint64 { return name*0x9e3779b97f4a7c15 ^ quick(value) }
+
+// places are the two that a pair may have, so that two pairs that come in every block
+// need not fight for one.
+func (e *Encoder) places(hash uint64) (first, second *slot) {
+	return &e.index.pairs[hash%slots], &e.index.pairs[(hash>>32)%slots]
 }
 
 // free reports whether a slot names nothing, or what is not in the table any more.

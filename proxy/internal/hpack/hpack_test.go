@@ -357,3 +357,33 @@ func BenchmarkRoundTrip(b *testing.B) {
 		out, _ = d.Decode(out[:0], block, 1<<20, nil)
 	}
 }
+
+// TestSpelling: a name is the same however HTTP/1 has written it, and what differs
+// only where a quick look does not reach is still told apart.
+func TestSpelling(t *testing.T) {
+	var e Encoder
+	var d Decoder
+	say := func(name, value string) int {
+		t.Helper()
+		block := e.Append(e.Begin(nil), name, value, false)
+		fields, err := d.Decode(nil, block, 1<<20, nil)
+		if err != nil || len(fields) != 1 || fields[0].Name != strings.ToLower(name) || fields[0].Value != value {
+			t.Fatalf("%s: %s became %v, %v", name, value, fields, err)
+		}
+		return len(block)
+	}
+	for range 2 {
+		say("X-Request-Kind", "a value of some length")
+	}
+	for _, name := range []string{"x-request-kind", "X-REQUEST-KIND", "X-Request-Kind"} {
+		if n := say(name, "a value of some length"); n > 2 {
+			t.Errorf("%s takes %d bytes, and was said before", name, n)
+		}
+	}
+	for i := range 10 {
+		path := "/users/0000" + string(rune('0'+i)) + "0000/orders"
+		if n := say(":path", path); n < len(path) {
+			t.Errorf("%s takes %d bytes, and was never said", path, n)
+		}
+	}
+}
