@@ -219,7 +219,7 @@ func blackhole(t *testing.T) netip.AddrPort {
 	}
 	at := l.Addr().(*net.TCPAddr).AddrPort()
 	for range 8 { // whoever gets no place fills the queue up all the same
-		c, err := (&net.Dialer{Timeout: 200 * time.Millisecond}).DialContext(t.Context(), "tcp", at.String())
+		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(t.Context(), "tcp", at.String())
 		if err != nil {
 			return at
 		}
