@@ -155,6 +155,7 @@ func TestOneService(t *testing.T) {
 	swarm.spread(t, addr, conns, ask)
 	swarm.answered(t, streams)
 	var took []float64
+	profiled := profileCPU(t, p, "one-service.cpu", 2)
 	used, told := cpu(t, p), swarm.msgs.Load()
 	for n := range 8 {
 		before, at := swarm.msgs.Load(), time.Now()
@@ -162,6 +163,7 @@ func TestOneService(t *testing.T) {
 		eventually(t, "everybody is told", func() bool { return swarm.msgs.Load()-before >= int64(streams) })
 		took = append(took, float64(swarm.last.Load()-at.UnixNano())/1e6)
 	}
+	profiled()
 	slices.Sort(took)
 	name := fmt.Sprintf("%d subscribers of one service: ", streams)
 	s.say(name+"change to last stream, median of 8", quantile(took, .5), "ms", 100)
