@@ -55,6 +55,9 @@ func (e *Endpoint) RoundTrip(ctx context.Context, c Call) (*relay.Answer, error)
 
 // upgraded carries HTTP/1 over HTTP/2.
 func (e *Endpoint) upgraded(ctx context.Context, c Call) (*relay.Answer, error) {
+	if !c.Hostless && !c.Request.Fields.Has("host") {
+		c.Request.Fields.Add("Host", c.Request.Authority)
+	}
 	origproto.Set(&c.Request.Fields, origproto.Proto{Minor: c.Request.Version.Minor(), Absolute: c.Absolute})
 	a, err := relay.Over2(ctx, &e.h2, c.Question)
 	if err != nil {

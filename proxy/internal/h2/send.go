@@ -46,7 +46,8 @@ func (c *Conn) Open(ctx context.Context, r *message.Request, end bool) (*Stream,
 	return s, nil
 }
 
-// request0 appends the fields of a request.
+// request0 appends the fields of a request. Host stays beside :authority:
+// linkerd2-proxy gives the application of an HTTP/1 request no other.
 func (c *Conn) request0(b []byte, r *message.Request) []byte {
 	b = c.enc.Append(b, ":method", r.Method, false)
 	if r.Method != "CONNECT" {
@@ -67,17 +68,21 @@ func (c *Conn) request0(b []byte, r *message.Request) []byte {
 		b = c.enc.Append(b, ":path", target, false)
 	}
 	for i := range r.Fields {
-		f := &r.Fields[i]
-		if len(f.Name) == 4 && message.Is(f.Name, "host") && (f.Value == r.Authority || r.Authority == "") {
-			continue
-		}
-		b = c.field(b, f)
+		b = c.field(b, &r.Fields[i])
 	}
 	return b
 }
 
 func (c *Conn) field(b []byte, f *message.Field) []byte {
-	if hop(f.Name) || f.Name == "" || f.Name[0] == ':' {
+	if f.Name == "" || f.Name[0] == ':' {
+		return b
+	}
+	if !f.Sensitive {
+		if known, ok := c.enc.Again(b, f.Name, f.Value); ok { // what follows was looked at then
+			return known
+		}
+	}
+	if hop(f.Name) {
 		return b
 	}
 	if len(f.Name) == 2 && message.Is(f.Name, "te") && f.Value != "trailers" {
@@ -112,6 +117,9 @@ func (c *Conn) leaveQueue(turn chan struct{}) {
 // nothing to wait for any more. It is called with the lock held.
 func (c *Conn) wakeQueue() {
 	n := len(c.queue)
+	if n == 0 {
+		return
+	}
 	switch {
 	case c.usable() && len(c.out) >= highWater:
 		n = 0 // the flusher comes back
@@ -167,7 +175,7 @@ func (s *Stream) Close() {
 	defer c.mu.Unlock()
 	s.settleHeld()
 	whole := s.whole()
-	if s.err == nil && c.streams[s.id] == s && c.err == nil {
+	if s.err == nil && s.listed && c.err == nil {
 		c.put(frame.AppendReset(c.begin(16), s.id, frame.Cancel))
 		c.forgotten(s.id)
 	}

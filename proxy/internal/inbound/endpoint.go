@@ -78,6 +78,9 @@ func (in *Inbound) request(x *exchange) *message.Request {
 		out.Version, out.Absolute = message.HTTP11, x.proto.Absolute
 		if x.proto.Minor == 0 {
 			out.Version = message.HTTP10
+			if !out.Absolute && !out.Fields.Has("host") { // the client named none: :authority is a proxy's
+				out.Authority = ""
+			}
 		}
 	}
 	if (x.upgraded || out.Absolute) && out.Authority != "" && out.Fields.Has("host") {
