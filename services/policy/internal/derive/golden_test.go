@@ -3,73 +3,46 @@ package derive_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/derive/egress"
 	"github.com/weftmesh/weft/services/policy/internal/derive/outbound"
 	"github.com/weftmesh/weft/services/policy/internal/derive/route"
 )
 
-var update = flag.Bool("update", false, "write what is answered into the golden files")
-
 // TestGolden answers the questions of testdata/*/*.txtar. A file holds rows as
 // protobuf text, settings of the cluster in a section of that name, and
 // sections "ask …" whose body is the whole answer.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("golden files: %v, %v", files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimPrefix(file, "testdata/"), func(t *testing.T) { golden(t, file) })
+	for _, f := range golden.Files(t, "testdata/*/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) { answers(t, f) })
 	}
 }
 
-func golden(t *testing.T, file string) {
+func answers(t *testing.T, f *golden.File) {
 	t.Helper()
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, archive)
+	w := newWorld(t, f.Archive)
 	asked := 0
-	for i, section := range archive.Files {
-		question, ok := strings.CutPrefix(section.Name, "ask ")
-		if !ok {
-			continue
-		}
-		asked++
-		got := w.ask(t, question)
-		if *update {
-			archive.Files[i].Data = []byte(got)
-			continue
-		}
-		if diff := cmp.Diff(string(section.Data), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", question, diff)
+	for _, section := range f.Files {
+		if question, ok := strings.CutPrefix(section.Name, "ask "); ok {
+			asked++
+			f.Is(t, section.Name, w.ask(t, question))
 		}
 	}
 	if asked == 0 {
-		t.Errorf("%s asks nothing", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Errorf("%s asks nothing", f.Path)
 	}
 }
 

@@ -96,6 +96,9 @@ func (s explainAPI) explainInbound(_ context.Context, r *explainv1.ExplainInboun
 	if err != nil {
 		return nil, err
 	}
+	if verdict.TooMuch {
+		return nil, status.Error(codes.ResourceExhausted, verdict.Reason)
+	}
 	out := &explainv1.ExplainInboundResponse{
 		Epoch: subject.Position.Epoch, Seq: subject.Position.Seq,
 		Outcome: outcomes[verdict.Outcome], Server: verdict.Server, Route: verdict.Route, By: verdict.By, Reason: verdict.Reason,

@@ -20,6 +20,9 @@ func (s explainAPI) explainOutbound(_ context.Context, r *explainv1.ExplainOutbo
 	if err != nil {
 		return nil, err
 	}
+	if way.TooMuch {
+		return nil, status.Error(codes.ResourceExhausted, way.Reason)
+	}
 	refused, at := s.tables.Refused(way.Parent)
 	return &explainv1.ExplainOutboundResponse{
 		Epoch: at.Epoch, Seq: at.Seq,

@@ -1,11 +1,8 @@
 package status_test
 
 import (
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,12 +13,11 @@ import (
 
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/status"
 	"github.com/weftmesh/weft/services/policy/internal/table"
 )
-
-var update = flag.Bool("update", false, "write the wanted statuses into the golden files")
 
 // position is how far a log has been read by all who read it.
 type position table.Position
@@ -77,27 +73,13 @@ func rowOf(t *testing.T, f txtar.File) bus.Change {
 // TestGolden derives the statuses of the rows in testdata/*.txtar, through the
 // tables, in two orders of arrival.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
 			var rows []bus.Change
-			want := -1
-			for i, f := range a.Files {
-				if f.Name == "want" {
-					want = i
-					continue
+			for _, section := range f.Files {
+				if section.Name != "want" {
+					rows = append(rows, rowOf(t, section))
 				}
-				rows = append(rows, rowOf(t, f))
-			}
-			if want < 0 {
-				t.Fatal("no section want")
 			}
 			at := position{Epoch: 1, Seq: 9}
 			together := table.New(cluster())
@@ -114,16 +96,7 @@ func TestGolden(t *testing.T) {
 			if d := cmp.Diff(got, text(source.Wanted())); d != "" {
 				t.Errorf("the order of arrival matters (-together +one by one)\n%s", d)
 			}
-			if *update {
-				a.Files[want].Data = []byte(got)
-				if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(string(a.Files[want].Data), got); d != "" {
-				t.Errorf("(-want +got; -update accepts it)\n%s", d)
-			}
+			f.Want(t, got)
 		})
 	}
 }

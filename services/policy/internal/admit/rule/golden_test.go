@@ -2,63 +2,42 @@ package rule_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/policy/internal/admit/rule"
 )
-
-var update = flag.Bool("update", false, "write the wanted verdicts anew")
 
 // TestGolden judges the specs in testdata: a file a kind, a section a spec, and
 // after each what becomes of it. The head of a file says which kind it is; a
 // section may be a whole object.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			group, kind, found := strings.Cut(strings.TrimSpace(strings.SplitN(string(a.Comment), "\n", 2)[0]), "/")
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			group, kind, found := strings.Cut(strings.TrimSpace(strings.SplitN(string(f.Comment), "\n", 2)[0]), "/")
 			if !found {
-				t.Fatalf("the head %q is not group/kind", a.Comment)
+				t.Fatalf("the head %q is not group/kind", f.Comment)
 			}
 			var out []txtar.File
-			for _, f := range a.Files {
-				if strings.HasSuffix(f.Name, " is") {
+			for _, spec := range f.Files {
+				if strings.HasSuffix(spec.Name, " is") {
 					continue
 				}
-				if !json.Valid(f.Data) {
-					t.Fatalf("%s is not JSON", f.Name)
+				if !json.Valid(spec.Data) {
+					t.Fatalf("%s is not JSON", spec.Name)
 				}
-				got := verdict(rule.Judge(rule.Object{Group: group, Kind: kind, Namespace: "grove", Raw: whole(f.Data)}))
-				out = append(out, f, txtar.File{Name: f.Name + " is", Data: []byte(got + "\n")})
-				if word := strings.Fields(strings.ReplaceAll(got, ":", " "))[0]; !strings.HasPrefix(f.Name, word) {
-					t.Errorf("%s is %s", f.Name, got)
+				got := verdict(rule.Judge(rule.Object{Group: group, Kind: kind, Namespace: "grove", Raw: whole(spec.Data)}))
+				out = append(out, spec, txtar.File{Name: spec.Name + " is", Data: []byte(got + "\n")})
+				if word := strings.Fields(strings.ReplaceAll(got, ":", " "))[0]; !strings.HasPrefix(spec.Name, word) {
+					t.Errorf("%s is %s", spec.Name, got)
 				}
 			}
-			got := string(txtar.Format(&txtar.Archive{Comment: a.Comment, Files: out}))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(strings.Split(string(txtar.Format(a)), "\n"), strings.Split(got, "\n")); d != "" {
-				t.Errorf("(-want +got; -update accepts it)\n%s", d)
-			}
+			f.Whole(t, out)
 		})
 	}
 }

@@ -27,6 +27,20 @@ func expression(field, s string) error {
 	return nil
 }
 
+// Steps estimates how many instructions an expression compiles to; false if it is
+// none, or one that no route may hold.
+func Steps(s string) (n int, ok bool) {
+	if len(s) > maxExpression {
+		return 0, false
+	}
+	re, err := syntax.Parse(s, syntax.Perl)
+	if err != nil {
+		return 0, false
+	}
+	n = steps(re)
+	return n, n <= maxSteps
+}
+
 // steps estimates how many instructions an expression compiles to. The parser
 // bounds its depth.
 func steps(re *syntax.Regexp) int {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -40,14 +39,19 @@ type offer struct {
 // choose finds the rule that takes a request, -1 if none does, and tells of every
 // route why it does not take it. Source: spec/proxy.md §6.1, and the Gateway API
 // where our proxy follows it: an exact path comes before every other, and a method
-// counts more than headers.
-func choose(offers []offer, r *Request) (taken int, routes []RouteReason) {
+// counts more than headers. tooMuch is set, and nothing taken, if trying them all
+// would cost more than an answer may.
+func choose(offers []offer, request *Request) (taken int, routes []RouteReason, tooMuch bool) {
 	taken = -1
+	r := &trial{Request: request, left: maxWork}
 	var best score
 	fit := make([]*miss, len(offers)) // nil: it fits
 	for i, o := range offers {
 		s, why := o.fits(r)
 		fit[i] = why
+		if r.left < 0 {
+			return -1, nil, true
+		}
 		if why == nil && (taken < 0 || slices.Compare(s[:], best[:]) > 0) {
 			best, taken = s, i
 		}
@@ -73,11 +77,11 @@ func choose(offers []offer, r *Request) (taken int, routes []RouteReason) {
 		routes = append(routes, reason)
 		from = to
 	}
-	return taken, routes
+	return taken, routes, false
 }
 
 // fits scores the best of a rule's matches.
-func (o *offer) fits(r *Request) (best score, why *miss) {
+func (o *offer) fits(r *trial) (best score, why *miss) {
 	host, found := hosts(o.hosts, r.Host)
 	if !found {
 		return best, missed(0, "%q is none of its host names", r.Host)
@@ -101,11 +105,11 @@ func (o *offer) fits(r *Request) (best score, why *miss) {
 	}
 	if o.rpc {
 		for _, one := range orAny(o.grpc, &grpc_route.GrpcRouteMatch{}) {
-			try(fitsGRPC(one, r, path))
+			try(r.fitsGRPC(one, path))
 		}
 	} else {
 		for _, one := range orAny(o.http, &http_route.HttpRouteMatch{}) {
-			try(fitsHTTP(one, r, path, values))
+			try(r.fitsHTTP(one, path, values))
 		}
 	}
 	if ok {
@@ -145,17 +149,17 @@ func hosts(list []*http_route.HostMatch, host string) (score int, ok bool) {
 	return score, ok
 }
 
-func fitsHTTP(m *http_route.HttpRouteMatch, r *Request, path string, query url.Values) (s [5]int, why *miss) {
-	exact, length, ok := fitsPath(m.GetPath(), path)
+func (r *trial) fitsHTTP(m *http_route.HttpRouteMatch, path string, query url.Values) (s [5]int, why *miss) {
+	exact, length, ok := r.fitsPath(m.GetPath(), path)
 	if !ok {
 		return s, missed(2, "path %s does not fit %s", path, wantedPath(m.GetPath()))
 	}
-	if name, ok := fitsHeaders(m.GetHeaders(), r.Headers); !ok {
+	if name, ok := r.fitsHeaders(m.GetHeaders()); !ok {
 		return s, missed(3, "header %s does not fit", name)
 	}
 	for _, q := range m.GetQueryParams() {
 		value := query.Get(q.GetName())
-		if !query.Has(q.GetName()) || !is(value, q.GetExact(), q.GetRegex()) {
+		if !query.Has(q.GetName()) || !r.is(value, q.GetExact(), q.GetRegex()) {
 			return s, missed(4, "query parameter %s does not fit", q.GetName())
 		}
 	}
@@ -173,12 +177,12 @@ func fitsHTTP(m *http_route.HttpRouteMatch, r *Request, path string, query url.V
 	return [5]int{exact, length, method, len(m.GetHeaders()), len(m.GetQueryParams())}, nil
 }
 
-func fitsPath(m *http_route.PathMatch, path string) (exact, length int, ok bool) {
+func (r *trial) fitsPath(m *http_route.PathMatch, path string) (exact, length int, ok bool) {
 	switch kind := m.GetKind().(type) {
 	case *http_route.PathMatch_Exact:
 		return 1, len(kind.Exact), kind.Exact == path
 	case *http_route.PathMatch_Regex:
-		return 0, len(path), whole(kind.Regex, path)
+		return 0, len(path), r.whole(kind.Regex, path)
 	case *http_route.PathMatch_Prefix:
 		prefix := strings.TrimRight(kind.Prefix, "/")
 		rest, found := strings.CutPrefix(path, prefix)
@@ -198,10 +202,10 @@ func wantedPath(m *http_route.PathMatch) string {
 }
 
 // fitsHeaders names the header that does not fit.
-func fitsHeaders(list []*http_route.HeaderMatch, headers map[string][]string) (name string, ok bool) {
+func (r *trial) fitsHeaders(list []*http_route.HeaderMatch) (name string, ok bool) {
 	for _, m := range list {
-		if !slices.ContainsFunc(headers[strings.ToLower(m.GetName())], func(v string) bool {
-			return is(v, string(m.GetExact()), m.GetRegex())
+		if !slices.ContainsFunc(r.Headers[strings.ToLower(m.GetName())], func(v string) bool {
+			return r.is(v, string(m.GetExact()), m.GetRegex())
 		}) {
 			return m.GetName(), false
 		}
@@ -210,26 +214,20 @@ func fitsHeaders(list []*http_route.HeaderMatch, headers map[string][]string) (n
 }
 
 // is compares with the one of two that is set.
-func is(value, exact, regex string) bool {
+func (r *trial) is(value, exact, regex string) bool {
 	if regex != "" {
-		return whole(regex, value)
+		return r.whole(regex, value)
 	}
 	return value == exact
 }
 
-// whole says whether an expression spans all of a value; a broken one never does.
-func whole(expression, value string) bool {
-	re, err := regexp.Compile(`\A(?:` + expression + `)\z`)
-	return err == nil && re.MatchString(value)
-}
-
-func fitsGRPC(m *grpc_route.GrpcRouteMatch, r *Request, path string) (s [5]int, why *miss) {
+func (r *trial) fitsGRPC(m *grpc_route.GrpcRouteMatch, path string) (s [5]int, why *miss) {
 	service, method, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	wantService, wantMethod := m.GetRpc().GetService(), m.GetRpc().GetMethod()
 	if cmp.Or(wantService, service) != service || cmp.Or(wantMethod, method) != method {
 		return s, missed(2, "call %s does not fit /%s/%s", path, cmp.Or(wantService, "*"), cmp.Or(wantMethod, "*"))
 	}
-	if name, ok := fitsHeaders(m.GetHeaders(), r.Headers); !ok {
+	if name, ok := r.fitsHeaders(m.GetHeaders()); !ok {
 		return s, missed(3, "header %s does not fit", name)
 	}
 	return [5]int{len(wantService), len(wantMethod), len(m.GetHeaders())}, nil

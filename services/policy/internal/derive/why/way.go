@@ -31,6 +31,8 @@ type Way struct {
 	Routes []RouteReason
 	// Reason tells what no route tells.
 	Reason string
+	// TooMuch means that the way is not known for what it would cost to find out.
+	TooMuch bool
 }
 
 // Follow finds a request's way by an answer of OutboundPolicies, or of our own API
@@ -104,7 +106,11 @@ func (w *Way) take(offers []offer, rules []proto.Message, r *Request, route stri
 		}
 		return taken
 	}
-	best, routes := choose(offers, r)
+	best, routes, costly := choose(offers, r)
+	if costly {
+		w.Reason, w.TooMuch = tooMuch, true
+		return nil
+	}
 	w.Routes = routes
 	if best < 0 {
 		w.Reason = "no route matches the request: the answer is 404, of gRPC NOT_FOUND"

@@ -93,6 +93,8 @@ type Verdict struct {
 	Routes []RouteReason
 	// Reason tells what no rule tells.
 	Reason string
+	// TooMuch means that the outcome is Unknown for what it would cost to find out.
+	TooMuch bool
 }
 
 // RouteReason is one route and what it says to a request.
@@ -111,7 +113,11 @@ func Explain(s *inbound.Server, c Client) Verdict {
 	switch proto := s.GetProtocol(); {
 	case speaksHTTP(proto) && c.Request != nil:
 		offers, authz := inboundOffers(proto)
-		taken, routes := choose(offers, c.Request)
+		taken, routes, costly := choose(offers, c.Request)
+		if costly {
+			v.Outcome, v.Reason, v.TooMuch = Unknown, tooMuch, true
+			return v
+		}
 		v.Routes = routes
 		if taken < 0 {
 			v.Outcome, v.Reason = NoRoute, "no route of the server matches the request"
