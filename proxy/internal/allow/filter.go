@@ -11,8 +11,9 @@ type Filter struct {
 	Remove   []string
 	Redirect *Redirect
 	// Fail is not empty if the request is answered 500 with it: a filter that is
-	// unknown to this proxy must not be skipped.
-	Fail string
+	// unknown to this proxy must not be skipped. Ratio is how many are, of 1.
+	Fail  string
+	Ratio float64
 }
 
 // Header is one name and value.
@@ -39,9 +40,9 @@ func httpFilter(f *pb.HttpRoute_Filter) Filter {
 	case *pb.HttpRoute_Filter_Redirect:
 		return redirect(kind.Redirect)
 	case *pb.HttpRoute_Filter_FailureInjector:
-		return Filter{Fail: failInjected}
+		return injected(kind.FailureInjector.GetRatio())
 	}
-	return Filter{Fail: failUnknown}
+	return unknown
 }
 
 func grpcFilter(f *pb.GrpcRoute_Filter) Filter {
@@ -49,9 +50,21 @@ func grpcFilter(f *pb.GrpcRoute_Filter) Filter {
 	case *pb.GrpcRoute_Filter_RequestHeaderModifier:
 		return modifier(kind.RequestHeaderModifier)
 	case *pb.GrpcRoute_Filter_FailureInjector:
-		return Filter{Fail: failInjected}
+		return injected(kind.FailureInjector.GetRatio())
 	}
-	return Filter{Fail: failUnknown}
+	return unknown
+}
+
+var unknown = Filter{Fail: failUnknown, Ratio: 1}
+
+// injected fails the share of requests that is asked for; no share, or one over
+// nothing, is all of them.
+func injected(r *httppb.Ratio) Filter {
+	f := Filter{Fail: failInjected, Ratio: 1}
+	if r.GetDenominator() > 0 {
+		f.Ratio = min(1, float64(r.GetNumerator())/float64(r.GetDenominator()))
+	}
+	return f
 }
 
 func modifier(m *httppb.RequestHeaderModifier) Filter {
@@ -71,7 +84,7 @@ func redirect(r *httppb.RequestRedirect) Filter {
 		out.Status = 301
 	}
 	if out.Status < 300 || out.Status > 399 || r.GetPort() > 65535 {
-		return Filter{Fail: failUnknown}
+		return unknown
 	}
 	out.Port = uint16(r.GetPort())
 	if s := r.GetScheme(); s.GetType() != nil {

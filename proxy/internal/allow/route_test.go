@@ -165,10 +165,11 @@ func TestFilters(t *testing.T) {
 		{Kind: &pb.HttpRoute_Filter_Redirect{Redirect: &httppb.RequestRedirect{Host: "h", Port: 8080, Status: 302}}},
 		{Kind: &pb.HttpRoute_Filter_FailureInjector{}},
 		{},
+		{Kind: &pb.HttpRoute_Filter_FailureInjector{FailureInjector: &httppb.HttpFailureInjector{Ratio: &httppb.Ratio{Numerator: 1, Denominator: 4}}}},
 	}
 	v := compiled(t, detecting([]*pb.HttpRoute{r})).HTTP(plain(elsewhere), get("GET", "a", "/"))
 	f := v.Filters
-	if len(f) != 4 || f[0].Add[0] != (Header{"a", "1"}) || f[0].Remove[0] != "b" || f[1].Redirect.Port != 8080 || f[2].Fail == "" || f[3].Fail == "" {
+	if len(f) != 5 || f[0].Add[0] != (Header{"a", "1"}) || f[0].Remove[0] != "b" || f[1].Redirect.Port != 8080 || f[2].Fail == "" || f[3].Fail == "" || f[2].Ratio != 1 || f[3].Ratio != 1 || f[4].Ratio != 0.25 {
 		t.Errorf("filters %+v", f)
 	}
 }

@@ -233,7 +233,7 @@ func blackhole(t *testing.T) netip.AddrPort {
 // they are in Linkerd (95).
 func TestFiltersOfARoute(t *testing.T) {
 	at := app(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, strings.Join(r.Header.Values("X-Was"), ",")+" "+r.Header.Get("X-New")+" "+r.Header.Get("X-Gone"))
+		_, _ = io.WriteString(w, strings.Join(r.Header.Values("X-Was"), ",")+" "+r.Header.Get("X-New")+" "+r.Header.Get("X-Gone")+strings.TrimPrefix(r.Host, "web"))
 	}))
 	w := newWorld(t).redirectTo(at).run()
 	set := func(name, value string) *httproute.RequestHeaderModifier {
@@ -252,6 +252,10 @@ func TestFiltersOfARoute(t *testing.T) {
 		Metadata: &meta.Metadata{Kind: &meta.Metadata_Default{Default: "filters"}}, Authorizations: []*pb.Authz{anybody()},
 		Rules: []*pb.HttpRoute_Rule{
 			rule("/set", &pb.HttpRoute_Filter{Kind: &pb.HttpRoute_Filter_RequestHeaderModifier{RequestHeaderModifier: set("X-Gone", "v")}}),
+			rule("/host", &pb.HttpRoute_Filter{Kind: &pb.HttpRoute_Filter_RequestHeaderModifier{RequestHeaderModifier: &httproute.RequestHeaderModifier{Set: headersOf("Host", "other")}}}),
+			rule("/never", &pb.HttpRoute_Filter{Kind: &pb.HttpRoute_Filter_FailureInjector{FailureInjector: &httproute.HttpFailureInjector{
+				Status: 418, Ratio: &httproute.Ratio{Numerator: 0, Denominator: 100},
+			}}}),
 			rule("/fail", &pb.HttpRoute_Filter{Kind: &pb.HttpRoute_Filter_FailureInjector{FailureInjector: &httproute.HttpFailureInjector{Status: 418}}}),
 		},
 	}}
@@ -259,6 +263,17 @@ func TestFiltersOfARoute(t *testing.T) {
 	c := client(t, false, func() (net.Conn, error) { return w.dialPlain(), nil })
 	if _, body := get(t, c, "http://web/set", "X-Was", "old", "X-Gone", "here"); body != "v v " {
 		t.Errorf("%q", body)
+	}
+	if _, body := get(t, c, "http://web/host"); body != "  other" {
+		t.Errorf("a filter made the host %q", body)
+	}
+	friend := w.ca.Local(t, alice)
+	peer := client(t, true, func() (net.Conn, error) { return w.tls(friend) })
+	if _, body := get(t, peer, "http://web/host", "l5d-orig-proto", "HTTP/1.1", "Host", "web"); body != "  other" {
+		t.Errorf("a filter made the host of a peer's request %q", body)
+	}
+	if res, _ := get(t, c, "http://web/never"); res.StatusCode != 200 {
+		t.Errorf("a failure injected into none of the requests: %d", res.StatusCode)
 	}
 	if res, _ := get(t, c, "http://web/fail"); res.StatusCode != 500 {
 		t.Errorf("an injected failure: %d", res.StatusCode)

@@ -83,9 +83,6 @@ func (in *Inbound) request(x *exchange) *message.Request {
 			}
 		}
 	}
-	if (x.upgraded || out.Absolute) && out.Authority != "" && out.Fields.Has("host") {
-		out.Fields.Set("host", out.Authority) // the host that the policy has judged (RFC 9112 §3.2.2, RFC 9113 §8.3.1)
-	}
 	return out
 }
 

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -95,6 +96,9 @@ func (in *Inbound) mesh(next handler) handler {
 		if r.Method != http.MethodConnect {
 			x.upgrade = r.Upgrade()
 		}
+		if (x.upgraded || r.Absolute) && r.Authority != "" && r.Fields.Has("host") {
+			r.Fields.Set("host", r.Authority) // what the policy is to judge (RFC 9112 §3.2.2, RFC 9113 §8.3.1)
+		}
 		// Before our own header is set: a client may name it in Connection.
 		hopByHop(&r.Fields)
 		r.Fields.Del(clientID)
@@ -161,7 +165,7 @@ func (in *Inbound) filter(next handler) handler {
 	return func(x *exchange) {
 		fields := &x.req.Fields
 		for _, f := range x.verdict.Filters {
-			if f.Fail != "" {
+			if f.Fail != "" && rand.Float64() < f.Ratio { //nolint:gosec // spread, not secrecy
 				in.fail(x, failure{http.StatusInternalServerError, codeInternal, f.Fail, true, "unexpected"})
 				return
 			}
