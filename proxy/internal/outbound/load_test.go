@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/config"
 )
 
 // load sends requests from several clients until stop is closed, and counts
@@ -62,6 +65,12 @@ func (r *rig) load(workers int, url string, body string) *load {
 	return l
 }
 
+// patient is for tests in which no request may fail: on a busy machine a good
+// endpoint may take longer to come, or to be connected to, than a proxy waits.
+func patient(c *config.Config) {
+	c.Outbound.HTTPQueue.Failfast, c.Outbound.ConnectTimeout = 30*time.Second, 10*time.Second
+}
+
 func (l *load) served(by string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +89,7 @@ func (l *load) end(t *testing.T) {
 func TestEndpointsChangeUnderLoadWithoutFailure(t *testing.T) {
 	for _, kind := range []struct{ name, body string }{{"GET", ""}, {"POST", "payload"}} {
 		t.Run(kind.name, func(t *testing.T) {
-			r := start(t)
+			r := start(t, patient)
 			peer := func(name string) (*sidecar, func() any) { return newSidecar(t, r.ca, "web.shop", echo(name)), nil }
 			a, _ := peer("a")
 			b, _ := peer("b")
@@ -111,7 +120,7 @@ func TestEndpointsChangeUnderLoadWithoutFailure(t *testing.T) {
 }
 
 func TestEndpointKilledUnderLoadWithoutFailure(t *testing.T) {
-	r := start(t)
+	r := start(t, patient)
 	a, b := newSidecar(t, r.ca, "web.shop", echo("a")), newSidecar(t, r.ca, "web.shop", echo("b"))
 	r.controls.service(web,
 		meshed(netip.AddrPortFrom(a.addr.Addr(), 8001), "web.shop", a.addr.Port()),
@@ -125,7 +134,7 @@ func TestEndpointKilledUnderLoadWithoutFailure(t *testing.T) {
 }
 
 func TestDestinationStreamsDieAndComeBackDifferent(t *testing.T) {
-	r := start(t)
+	r := start(t, patient)
 	a, b := serveHTTP(t, echo("a")), serveHTTP(t, echo("b"))
 	r.controls.service(web, plain(a.addr))
 	l := r.load(4, "http://web.shop.svc.cluster.local/", "")

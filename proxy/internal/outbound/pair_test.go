@@ -46,7 +46,7 @@ func startPair(t *testing.T, policy string) *pair {
 	t.Helper()
 	p := &pair{authorities: identitytest.New(t)}
 	client := p.authorities.Local(t, clientID)
-	p.rig = startAs(t, client)
+	p.rig = startAs(t, client, patient)
 	p.inbound = p.serve(t, p.authorities.Local(t, serverID), policy)
 	return p
 }
