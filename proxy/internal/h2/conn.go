@@ -81,6 +81,7 @@ type Conn struct {
 	out      []byte
 	queued   uint64 // bytes that were ever put into out
 	started  uint64 // of those, what a write has begun for
+	wrote    int    // how much the last write had
 	flushing bool
 	flusher  func() // flush, bound once: a method in a go statement is an allocation
 	control  int    // frames that answer the peer, in out
@@ -169,7 +170,7 @@ func (c *Conn) hello() {
 	if c.server {
 		pairs = append(pairs, [2]uint32{uint32(frame.MaxStreams), c.cfg.MaxStreams})
 	} else {
-		c.put(append(c.begin(0), frame.Preface...))
+		c.put(append(c.begin(len(frame.Preface)), frame.Preface...))
 		pairs = append(pairs, [2]uint32{uint32(frame.EnablePush), 0})
 	}
 	c.put(frame.AppendSettings(c.begin(64), pairs...))

@@ -8,13 +8,27 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
-// begin returns the buffer to append frames of about n bytes to; put takes it
-// back. Both are called with the lock held.
+// begin returns the buffer to append frames of n bytes to; put takes it back. Both
+// are called with the lock held.
 func (c *Conn) begin(n int) []byte {
-	if c.out == nil {
-		c.out = wire.Get(max(n, 4<<10))
+	if cap(c.out)-len(c.out) < n {
+		c.grow(n)
 	}
 	return c.out
+}
+
+// grow makes room in the buffer: at once as much as was written the last time.
+func (c *Conn) grow(n int) {
+	const borrowed = 64 << 10 // more is not
+	size := max(len(c.out)+n, min(c.wrote, borrowed), 4<<10)
+	if size > borrowed {
+		size = max(size, 2*len(c.out))
+	}
+	more := append(wire.Get(size), c.out...)
+	if c.out != nil {
+		wire.Put(c.out)
+	}
+	c.out = more
 }
 
 func (c *Conn) put(b []byte) {
@@ -62,6 +76,7 @@ func (c *Conn) flush() {
 			}
 			return
 		}
+		c.wrote = len(b)
 		c.mu.Unlock()
 		n, err := c.nc.Write(b)
 		wire.Put(b)
@@ -103,11 +118,6 @@ func (c *Conn) room(s *Stream) int {
 // data appends a DATA frame of at most room bytes.
 func (c *Conn) data(s *Stream, p []byte) {
 	b := c.begin(frame.HeaderLen + len(p))
-	if cap(b)-len(b) < frame.HeaderLen+len(p) {
-		more := append(wire.Get(len(b)+frame.HeaderLen+len(p)), b...)
-		wire.Put(b)
-		c.out, b = more, more
-	}
 	s.lastData = c.queued
 	b = frame.AppendHead(b, frame.Head{Length: uint32(len(p)), Type: frame.Data, Stream: s.id})
 	c.put(append(b, p...))

@@ -67,12 +67,28 @@ func (d *Decoder) begin() {
 func (d *Decoder) Decode(dst message.Fields, block []byte, limit int, store *message.Store) (message.Fields, error) {
 	d.begin()
 	d.store = store
-	defer func() { d.store = nil }()
+	dst, err := d.decode(dst, block, limit)
+	d.store = nil
+	return dst, err
+}
+
+func (d *Decoder) decode(dst message.Fields, block []byte, limit int) (message.Fields, error) {
 	size, first, resizes := 0, true, 0
 	for len(block) > 0 {
+		c := block[0]
+		if c >= 0x80 && c < 0xff { // indexed, in one byte: most are
+			p, err := d.entry(int(c & 0x7f))
+			if err != nil {
+				return dst, err
+			}
+			block, first = block[1:], false
+			if size += p.size(); size <= limit {
+				dst = append(dst, message.Field{Name: p.name, Value: p.value})
+			}
+			continue
+		}
 		var f message.Field
 		var err error
-		c := block[0]
 		switch {
 		case c >= 0x80: // indexed
 			f, block, err = d.indexed(block)

@@ -139,12 +139,12 @@ func (e *Encoder) Again(dst []byte, name, value string) ([]byte, bool) {
 			continue
 		}
 		if s := int(at.static); s > 0 {
-			if message.Is(static[s].name, name) && static[s].value == value {
+			if p := &static[s]; p.value == value && (p.name == name || message.Is(p.name, name)) {
 				return append(dst, 0x80|byte(s)), true // there are fewer than 127
 			}
 			continue
 		}
-		if p, ok := e.table.at(at.number); ok && p.value == value && message.Is(p.name, name) {
+		if p, ok := e.table.at(at.number); ok && p.value == value && (p.name == name || message.Is(p.name, name)) {
 			return appendInteger(dst, 0x80, 7, statics+e.table.index(at.number)), true
 		}
 	}
