@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"runtime/metrics"
 	"sync"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/frame"
@@ -40,10 +42,15 @@ type Door struct {
 
 	mu     sync.Mutex
 	open   map[leaver]struct{}
+	tide   *time.Timer // nil while nothing is open
 	ending bool
 	closed bool
 	empty  chan struct{} // closed when ending and nothing is open
 }
+
+// restAfter is how long a connection of HTTP/1 is idle before it rests, at least;
+// twice that at most.
+const restAfter = 2 * time.Second
 
 // A leaver is a connection, told to end.
 type leaver interface {
@@ -64,28 +71,47 @@ func New(cfg Config) *Door {
 	return d
 }
 
-// Serve serves a connection to its end, and closes it unless a tunnel took it.
-// handle answers a request; when it returns the request is over. For HTTP/2 it is
-// called on another goroutine than this one.
-func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client)) {
+// Serve serves a connection to its end, and closes it unless a tunnel took it; done
+// is called then. handle answers a request; when it returns the request is over. For
+// HTTP/2 it is called on another goroutine than this one. Serve returns before
+// the end if the connection rests: then it is served by a goroutine of its own.
+func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client), done func()) {
 	if kind == Either {
 		var err error
 		if nc, kind, err = find(nc); err != nil {
 			_ = nc.Close()
+			done()
 			return
 		}
 	}
 	if kind == HTTP2 {
+		defer done()
+		defer d.survive(nc)
 		d.serve2(nc, handle)
 		return
 	}
 	c := h1.NewConn(nc, h1.Config{MaxHead: d.cfg.MaxHead, Handle: func(x *h1.Exchange) { d.safely(x, handle) }})
-	if d.enter(c) {
-		c.Serve()
-		d.leave(c)
+	if !d.enter(c) {
+		c.Close()
+		done()
 		return
 	}
-	c.Close()
+	d.serve1(nc, c, done)
+}
+
+// serve1 leaves a connection that rests to a goroutine whose stack is small.
+func (d *Door) serve1(nc net.Conn, c *h1.Conn, done func()) {
+	rests := false
+	defer func() {
+		if !rests {
+			d.leave(c)
+			done()
+		}
+	}()
+	defer d.survive(nc)
+	if rests = c.Serve(); rests {
+		go d.serve1(nc, c, done)
+	}
 }
 
 func (d *Door) serve2(nc net.Conn, handle func(message.Client)) {
@@ -96,10 +122,18 @@ func (d *Door) serve2(nc net.Conn, handle func(message.Client)) {
 		c.Close()
 		return
 	}
+	defer d.leave(c)
 	err := c.Run()
-	d.leave(c)
 	if bad, ok := errors.AsType[*frame.ConnError](err); ok {
 		d.cfg.Log.Debug("an HTTP/2 client was given up", "client", nc.RemoteAddr().String(), "error", bad)
+	}
+}
+
+// survive keeps one connection's bug from ending all the others. It is deferred.
+func (d *Door) survive(nc net.Conn) {
+	if cause := recover(); cause != nil {
+		d.cfg.Log.Error("a connection was given up", "client", nc.RemoteAddr().String(), "panic", cause, "stack", string(debug.Stack()))
+		_ = nc.Close()
 	}
 }
 
@@ -121,7 +155,28 @@ func (d *Door) enter(c leaver) bool {
 		return false
 	}
 	d.open[c] = struct{}{}
+	if d.tide == nil {
+		d.tide = time.AfterFunc(restAfter, d.ebb)
+	}
 	return true
+}
+
+// ebb lets connections rest that are idle, as long as there are any.
+func (d *Door) ebb() {
+	collections := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(collections)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for c := range d.open {
+		if c, ok := c.(*h1.Conn); ok {
+			c.Rest(collections[0].Value.Uint64())
+		}
+	}
+	if len(d.open) == 0 {
+		d.tide = nil
+		return
+	}
+	d.tide.Reset(restAfter)
 }
 
 func (d *Door) leave(c leaver) {

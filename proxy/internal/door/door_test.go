@@ -42,7 +42,7 @@ func answer(c message.Client) {
 func TestEither(t *testing.T) {
 	d := New(Config{})
 	near, far := pair(t)
-	go d.Serve(far, Either, answer)
+	go d.Serve(far, Either, answer, func() {})
 	if _, err := io.WriteString(near, "P"); err != nil { // as the preface begins
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestEither(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	near, far = pair(t)
-	go d.Serve(far, Either, answer)
+	go d.Serve(far, Either, answer, func() {})
 	cc, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(near) //nolint:staticcheck // http.Transport's own wants to dial
 	if err != nil {
 		t.Fatal(err)
@@ -71,10 +71,10 @@ func TestEither(t *testing.T) {
 	}
 	near, far = pair(t)
 	_ = near.Close()
-	d.Serve(far, Either, answer) // ends
+	d.Serve(far, Either, answer, func() {}) // ends
 	<-d.Shutdown()
 	near, far = pair(t)
-	d.Serve(far, HTTP1, answer) // is turned away
+	d.Serve(far, HTTP1, answer, func() {}) // is turned away
 	if _, err := near.Read(make([]byte, 1)); err == nil {
 		t.Error("served after the end")
 	}

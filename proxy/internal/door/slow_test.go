@@ -17,7 +17,7 @@ func TestSlowHeads(t *testing.T) {
 		near, far := net.Pipe()
 		d := New(Config{})
 		served := make(chan struct{})
-		go func() { defer close(served); d.Serve(far, HTTP1, answer) }()
+		go d.Serve(far, HTTP1, answer, func() { close(served) })
 		for _, part := range []string{"GET / HTTP/1.1\r\n", "Host: a\r\n", "X-A: ", "b\r\n\r\n"} {
 			if _, err := io.WriteString(near, part); err != nil {
 				t.Fatal(err)

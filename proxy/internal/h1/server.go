@@ -41,6 +41,9 @@ type Conn struct {
 	armed    bool
 	seen     uint64 // the exchange that the alarm saw last
 	number   uint64 // of the exchange
+	calm     uint8
+	resting  bool   // it is about to
+	rested   uint64 // how many collections there had been then
 	watching chan struct{}
 }
 
@@ -65,25 +68,44 @@ func NewConn(nc net.Conn, cfg Config) *Conn {
 }
 
 // Serve answers requests until the connection ends, and closes it, unless a
-// tunnel has taken it.
-func (c *Conn) Serve() {
+// tunnel has taken it. If it rests (see Rest) it is to be served again, on a
+// new goroutine.
+func (c *Conn) Serve() (rests bool) {
 	defer func() {
-		c.mu.Lock()
-		taken := c.taken
-		c.gone = true
-		if c.alarm != nil {
-			c.alarm.Stop()
-		}
-		c.mu.Unlock()
-		if c.cancel != nil {
-			c.cancel(message.ErrGone)
-		}
-		c.in.Release()
-		if !taken {
-			_ = c.nc.Close()
+		if !rests {
+			c.end()
 		}
 	}()
-	for c.one() {
+	if c.number > 0 { // it has rested
+		c.in.Wait()
+	}
+	// What is called while it waits for a request is kept small: its stack stays.
+	for {
+		head, err := c.head()
+		if errors.Is(err, errRests) {
+			return true
+		}
+		if !c.one(head, err) {
+			return false
+		}
+	}
+}
+
+func (c *Conn) end() {
+	c.mu.Lock()
+	taken := c.taken
+	c.gone = true
+	if c.alarm != nil {
+		c.alarm.Stop()
+	}
+	cancel := c.cancel
+	c.mu.Unlock()
+	if cancel != nil {
+		cancel(message.ErrGone)
+	}
+	c.in.Release()
+	if !taken {
+		_ = c.nc.Close()
 	}
 }
 
@@ -108,9 +130,8 @@ func (c *Conn) Close() {
 	}
 }
 
-// one serves one request, and reports whether there may be another.
-func (c *Conn) one() bool {
-	head, err := c.head()
+// one serves the request of a head, and reports whether there may be another.
+func (c *Conn) one(head []byte, err error) bool {
 	switch {
 	case errors.Is(err, errTooLarge):
 		c.refuse(431)
@@ -186,15 +207,15 @@ func (c *Conn) head() ([]byte, error) {
 		}
 		looked = len(b)
 		err := c.in.Fill(c.cfg.MaxHead)
+		if c.woken(err, looked > 0) {
+			return nil, errRests
+		}
 		if errors.Is(err, io.ErrShortBuffer) {
 			return nil, errTooLarge
 		}
 		if err != nil {
 			return nil, err
 		}
-		c.mu.Lock()
-		c.busy = true
-		c.mu.Unlock()
 	}
 }
 

@@ -106,10 +106,9 @@ func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, 
 	if err != nil {
 		return err
 	}
-	defer free()
 	s := newSession(client, labels, target, p)
 	s.from = addrPort(raw.RemoteAddr())
-	clients.Serve(c, door.Either, func(c message.Client) { in.carry(c, s, stack) })
+	clients.Serve(c, door.Either, func(c message.Client) { in.carry(c, s, stack) }, free)
 	return nil
 }
 

@@ -182,11 +182,7 @@ func (in *Inbound) dispatch(ctx context.Context, c net.Conn, s *session, kind de
 		s.app = in.workloadOf(s.target)
 	}
 	// On a goroutine of its own: this one's stack has grown with the handshake.
-	go func() {
-		defer done()
-		defer in.survive(c, func() {})
-		in.door.Serve(in.source(s).Wrap(c), as, func(c message.Client) { in.carry(c, s, through) })
-	}()
+	go in.door.Serve(in.source(s).Wrap(c), as, func(c message.Client) { in.carry(c, s, through) }, done)
 	return nil
 }
 

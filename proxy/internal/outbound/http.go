@@ -31,11 +31,7 @@ type client struct {
 // hand has a connection served as HTTP, on a goroutine of its own, which closes it
 // and releases the client when it is done.
 func (o *Outbound) hand(conn net.Conn, c *client) {
-	go func() {
-		defer c.release()
-		defer o.survive(conn, func() {})
-		o.door.Serve(conn, door.Either, func(m message.Client) { o.handle(m, c) })
-	}()
+	go o.door.Serve(conn, door.Either, func(m message.Client) { o.handle(m, c) }, c.release)
 }
 
 // newDoor serves HTTP as a transparent proxy does: it adds no timeout that the
