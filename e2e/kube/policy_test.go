@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weftmesh/weft/e2e/internal/caseset"
 	"github.com/weftmesh/weft/e2e/internal/pki"
@@ -233,16 +234,30 @@ func (w *place) collection(t *testing.T, o object) string {
 func (w *place) given(t *testing.T, c caseset.Kube) {
 	t.Helper()
 	for _, raw := range c.Given {
-		var o object
-		decode(t, w.own(raw), &o)
-		w.put(t, o)
+		var between struct {
+			caseset.KubeStep
+			Sleep float64 `json:"sleep_s"`
+		}
+		decode(t, raw, &between)
+		switch {
+		case between.Sleep > 0:
+			w.do1(t, caseset.KubeStep{Step: caseset.Step{Op: "sleep", Second: between.Sleep}})
+		case between.Op != "":
+			w.do1(t, between.KubeStep)
+		default:
+			var o object
+			decode(t, w.own(raw), &o)
+			w.put(t, o)
+		}
 	}
 }
 
 func (w *place) put(t *testing.T, o object) {
 	t.Helper()
-	meta := o["metadata"].(map[string]any)
+	meta, ok := o["metadata"].(map[string]any)
 	switch {
+	case !ok:
+		t.Fatalf("%v has no metadata", o)
 	case o["kind"] == "Namespace" && w.shared:
 		w.ensure(t, namespaces, object{"metadata": meta})
 		return
@@ -339,9 +354,16 @@ func (w *place) do1(t *testing.T, step caseset.KubeStep) {
 	t.Helper()
 	ref := string(w.own([]byte(step.Ref)))
 	switch step.Op {
+	case "sleep": // objects of one second are told apart by their names, of two by their age
+		<-time.After(time.Duration(step.Second * float64(time.Second)))
 	case "create", "apply":
 		var o object
 		decode(t, w.own(step.Object), &o)
+		meta, _ := o["metadata"].(map[string]any)
+		if path := w.collection(t, o) + "/" + fmt.Sprint(meta["name"]); step.Op == "apply" && w.exists(t, path) {
+			w.patch(t, path, o)
+			return
+		}
 		w.put(t, o)
 	case "patch":
 		var merge object
@@ -356,4 +378,13 @@ func (w *place) do1(t *testing.T, step caseset.KubeStep) {
 	default:
 		t.Fatalf("unknown step %q", step.Op)
 	}
+}
+
+func (w *place) exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := w.do(http.MethodGet, path, "", nil)
+	if err != nil && !is(err, http.StatusNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
 }
