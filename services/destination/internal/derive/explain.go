@@ -74,11 +74,14 @@ func (c Config) ExplainEndpoints(m Member, cluster string, q Query, client Clien
 		x.say("service", "it is an ExternalName, so it has no endpoints", ServiceObject(s.Namespace, s.Name))
 		return x.steps
 	}
-	if p, declared := s.Port(q.Port); declared {
-		x.say("port", fmt.Sprintf("the Service declares port %d as %q; it leads to the slices' ports of that name", q.Port, p.Name), ServiceObject(s.Namespace, s.Name))
-	} else {
-		x.say("port", fmt.Sprintf("the Service does not declare port %d; it is taken as it is", q.Port), ServiceObject(s.Namespace, s.Name))
+	rule := fmt.Sprintf("the Service does not declare port %d; it is taken as it is", q.Port)
+	switch p, declared := s.Port(q.Port); {
+	case declared && p.Name == "":
+		rule = fmt.Sprintf("the Service declares port %d without a name; it leads to the slices' ports without one", q.Port)
+	case declared:
+		rule = fmt.Sprintf("the Service declares port %d as %q; it leads to the slices' ports of that name", q.Port, p.Name)
 	}
+	x.say("port", rule, ServiceObject(s.Namespace, s.Name))
 	var found []candidate
 	for _, b := range m.Facts.Backends {
 		one, why := q.try(s, b)
