@@ -3,20 +3,15 @@ package inject_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weftmesh/weft/services/injector/inject"
+	"github.com/weftmesh/weft/services/kit/golden"
 )
-
-var update = flag.Bool("update", false, "write what is made now as what is wanted")
 
 // script is the first section of a case: what is done to the manifest in.
 type script struct {
@@ -51,21 +46,13 @@ func (s script) run(t *testing.T, in inject.Object) (inject.Object, []inject.Rep
 // manifest after it, or the error, and the reports. Of a proxy put into the
 // manifest, environment and arguments are left out: package patch has them.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
 			var do script
-			if err := yaml.UnmarshalStrict(section(a, "script"), &do); err != nil {
+			if err := yaml.UnmarshalStrict(f.Part("script"), &do); err != nil {
 				t.Fatal(err)
 			}
-			in, before := manifest(t, section(a, "in")), manifest(t, section(a, "in"))
+			in, before := manifest(t, f.Part("in")), manifest(t, f.Part("in"))
 			out, reports, err := do.run(t, in)
 			if diff := cmp.Diff(before, in); diff != "" {
 				t.Errorf("the manifest was changed (-before +after):\n%s", diff)
@@ -80,18 +67,13 @@ func TestGolden(t *testing.T) {
 				shorten(out)
 				got["object"] = out
 			}
-			compare(t, file, a, got)
+			text, err := yaml.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Want(t, string(text))
 		})
 	}
-}
-
-func section(a *txtar.Archive, name string) []byte {
-	for _, f := range a.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
 }
 
 func manifest(t *testing.T, text []byte) inject.Object {
@@ -101,30 +83,6 @@ func manifest(t *testing.T, text []byte) inject.Object {
 		t.Fatal(err)
 	}
 	return out
-}
-
-func compare(t *testing.T, file string, a *txtar.Archive, value any) {
-	t.Helper()
-	got, err := yaml.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !*update {
-		if diff := cmp.Diff(string(section(a, "want")), string(got)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		return
-	}
-	var keep []txtar.File
-	for _, f := range a.Files {
-		if f.Name != "want" {
-			keep = append(keep, f)
-		}
-	}
-	a.Files = append(keep, txtar.File{Name: "want", Data: got})
-	if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // shorten leaves of our own containers what says that they are there.
@@ -151,38 +109,30 @@ func shorten(v any) {
 // What was injected, uninjected, is what it was (annotations of config.linkerd.io
 // apart), and injecting twice is injecting once.
 func TestRoundTrip(t *testing.T) {
-	files, err := filepath.Glob("testdata/manual*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		a, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, f := range golden.Files(t, "testdata/manual*.txtar") {
 		var do script
-		if err := yaml.UnmarshalStrict(section(a, "script"), &do); err != nil {
+		if err := yaml.UnmarshalStrict(f.Part("script"), &do); err != nil {
 			t.Fatal(err)
 		}
-		in := manifest(t, section(a, "in"))
+		in := manifest(t, f.Part("in"))
 		once, _, err := do.run(t, in)
 		if refusal := (*inject.Refusal)(nil); errors.As(err, &refusal) {
 			continue
 		}
 		if err != nil {
-			t.Fatal(file, err)
+			t.Fatal(f.Path, err)
 		}
 		twice, _, err := do.run(t, once)
 		if diff := cmp.Diff(once, twice); err != nil || diff != "" {
-			t.Errorf("%s: injecting again: %v (-once +twice):\n%s", file, err, diff)
+			t.Errorf("%s: injecting again: %v (-once +twice):\n%s", f.Path, err, diff)
 		}
 		do.Do = "uninject"
 		back, _, err := do.run(t, once)
 		if err != nil {
-			t.Fatal(file, err)
+			t.Fatal(f.Path, err)
 		}
 		if text, err := json.Marshal(back); err != nil || strings.Contains(string(text), "linkerd-") {
-			t.Errorf("%s: something of the mesh is left: %s (%v)", file, text, err)
+			t.Errorf("%s: something of the mesh is left: %s (%v)", f.Path, text, err)
 		}
 	}
 }

@@ -2,17 +2,13 @@ package derive_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
 	"golang.org/x/tools/txtar"
@@ -27,41 +23,15 @@ import (
 	"github.com/weftmesh/weft/services/destination/internal/row"
 	"github.com/weftmesh/weft/services/destination/internal/row/rowtest"
 	"github.com/weftmesh/weft/services/destination/internal/table"
+	"github.com/weftmesh/weft/services/kit/golden"
 )
-
-var update = flag.Bool("update", false, "write the answers into the files of testdata")
 
 // TestGolden reads the files of testdata: sections "options", "rows" and "ask"
 // are taken in order, and what was asked is answered in "want".
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in testdata: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := answer(t, archive)
-			at := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want" })
-			if *update {
-				if at >= 0 {
-					archive.Files = slices.Delete(archive.Files, at, at+1)
-				}
-				archive.Files = append(archive.Files, txtar.File{Name: "want", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if at < 0 {
-				t.Fatal("no section want; run with -update")
-			}
-			if diff := cmp.Diff(string(archive.Files[at].Data), got); diff != "" {
-				t.Errorf("answers (-want +got):\n%s", diff)
-			}
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			f.Want(t, answer(t, f.Archive))
 		})
 	}
 }

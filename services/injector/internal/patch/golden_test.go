@@ -2,15 +2,10 @@ package patch_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -18,83 +13,41 @@ import (
 	"github.com/weftmesh/weft/services/injector/internal/patch"
 	"github.com/weftmesh/weft/services/injector/internal/patch/patchtest"
 	"github.com/weftmesh/weft/services/injector/internal/values"
+	"github.com/weftmesh/weft/services/kit/golden"
 )
-
-var update = flag.Bool("update", false, "write what is made now as what is wanted")
 
 // Each file holds a pod, perhaps values and the annotations of its namespace,
 // and what the pod becomes. The section want is the pod after the patch; of the
 // environment, only what differs from plain.txtar's.
 func TestPod(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	plain := environmentOf(t, "testdata/plain.txtar")
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			got := become(t, file)
-			if filepath.Base(file) != "plain.txtar" {
+	plain := environmentOf(t, golden.Files(t, "testdata/plain.txtar")[0])
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			got := become(t, f)
+			if f.Name != "plain" {
 				shorten(got, plain)
 			}
 			b, err := yaml.Marshal(got)
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare(t, file, string(b))
+			f.Want(t, string(b))
 		})
 	}
 }
 
-func section(a *txtar.Archive, name string) []byte {
-	for _, f := range a.Files {
-		if f.Name == name {
-			return f.Data
-		}
-	}
-	return nil
-}
-
-func compare(t *testing.T, file, got string) {
-	t.Helper()
-	a, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !*update {
-		if diff := cmp.Diff(string(section(a, "want")), got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		return
-	}
-	keep := a.Files[:0]
-	for _, f := range a.Files {
-		if f.Name != "want" {
-			keep = append(keep, f)
-		}
-	}
-	a.Files = append(keep, txtar.File{Name: "want", Data: []byte(got)})
-	if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // become reads a case and gives the patched pod, or the error as an object.
-func become(t *testing.T, file string) map[string]any {
+func become(t *testing.T, f *golden.File) map[string]any {
 	t.Helper()
-	a, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := values.Parse(section(a, "values"), "v1.2.3")
+	v, err := values.Parse(f.Part("values"), "v1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var namespace map[string]string
-	if err := yaml.Unmarshal(section(a, "namespace"), &namespace); err != nil {
+	if err := yaml.Unmarshal(f.Part("namespace"), &namespace); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := yaml.YAMLToJSON(section(a, "pod"))
+	raw, err := yaml.YAMLToJSON(f.Part("pod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,10 +102,10 @@ func proxyOf(pod map[string]any) map[string]any {
 	return nil
 }
 
-func environmentOf(t *testing.T, file string) map[string]bool {
+func environmentOf(t *testing.T, f *golden.File) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	env, _ := proxyOf(become(t, file))["env"].([]any)
+	env, _ := proxyOf(become(t, f))["env"].([]any)
 	for _, e := range env {
 		out[fmt.Sprint(e)] = true
 	}

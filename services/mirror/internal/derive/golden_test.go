@@ -2,12 +2,9 @@ package derive_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,26 +16,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/mirror/internal/derive"
 )
-
-var update = flag.Bool("update", false, "write what is made now as what is wanted")
 
 // Each file holds a link, the other cluster's rows by table, and the copies
 // that they must become. A case is derived a second time from shuffled rows:
 // order must not matter.
 func TestMirrors(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			link, tables := read(t, a)
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			link, tables := read(t, f.Archive)
 			got := render(t, tables, link)
 			for _, eps := range tables.Endpoints {
 				rand.Shuffle(len(eps), func(i, j int) { eps[i], eps[j] = eps[j], eps[i] })
@@ -47,24 +35,7 @@ func TestMirrors(t *testing.T) {
 			if diff := cmp.Diff(got, render(t, tables, link)); diff != "" {
 				t.Errorf("another order of rows gives something else:\n%s", diff)
 			}
-			want := ""
-			for i, f := range a.Files {
-				if f.Name == "want" {
-					want = string(f.Data)
-					a.Files = slices.Delete(a.Files, i, i+1)
-					break
-				}
-			}
-			if *update {
-				a.Files = append(a.Files, txtar.File{Name: "want", Data: []byte(got)})
-				if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			f.Want(t, got)
 		})
 	}
 }

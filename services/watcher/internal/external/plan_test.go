@@ -2,57 +2,25 @@ package external
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
 // TestDecide runs every txtar: what there is, and what is to be done.
 func TestDecide(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files (%v)", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			arc, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var in, want []byte
-			for _, f := range arc.Files {
-				if f.Name == "in.yaml" {
-					in = f.Data
-				} else {
-					want = f.Data
-				}
-			}
-			got := show(t, decide(t, in))
-			if *update {
-				arc.Files = []txtar.File{{Name: "in.yaml", Data: in}, {Name: "want", Data: []byte(got)}}
-				if err := os.WriteFile(file, txtar.Format(arc), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Errorf("the plan differs (-want +got); -update accepts it:\n%s", d)
-			}
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			f.Want(t, show(t, decide(t, f.Part("in.yaml"))))
 		})
 	}
 }

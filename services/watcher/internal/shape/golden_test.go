@@ -3,66 +3,32 @@ package shape_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden runs every txtar of a directory: the objects are in in.yaml, what they
+// goldens runs every txtar of a directory: the objects are in in.yaml, what they
 // must become in want.
-func golden(t *testing.T, directory string, run func(items []dir.Item) string) {
+func goldens(t *testing.T, directory string, run func(items []dir.Item) string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", directory, "*.txtar"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files in %s (%v)", directory, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			arc, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var in, want []byte
-			for _, f := range arc.Files {
-				switch f.Name {
-				case "in.yaml":
-					in = f.Data
-				case "want":
-					want = f.Data
-				default:
-					t.Fatalf("unknown section %q", f.Name)
-				}
-			}
-			parsed := dir.Parse(in)
+	for _, f := range golden.Files(t, filepath.Join("testdata", directory, "*.txtar")) {
+		t.Run(f.Name, func(t *testing.T) {
+			parsed := dir.Parse(f.Part("in.yaml"))
 			if parsed.Broken != nil || len(parsed.Strays) > 0 {
 				t.Fatalf("input: %v %v", parsed.Broken, parsed.Strays)
 			}
-			got := run(parsed.Items)
-			if *update {
-				arc.Files = []txtar.File{{Name: "in.yaml", Data: in}, {Name: "want", Data: []byte(got)}}
-				if err := os.WriteFile(file, txtar.Format(arc), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("rows differ (-want +got); -update accepts them:\n%s", diff)
-			}
+			f.Want(t, run(parsed.Items))
 		})
 	}
 }
@@ -96,7 +62,7 @@ func show(b *strings.Builder, rows []shape.Row) {
 }
 
 func TestRows(t *testing.T) {
-	golden(t, "rows", func(items []dir.Item) string {
+	goldens(t, "rows", func(items []dir.Item) string {
 		var b strings.Builder
 		for _, it := range items {
 			rows, partly, wrong := shape.Rows(it.ID.Kind, it.Obj, lookup(items))
@@ -113,7 +79,7 @@ func TestRows(t *testing.T) {
 }
 
 func TestDerive(t *testing.T) {
-	golden(t, "derive", func(items []dir.Item) string {
+	goldens(t, "derive", func(items []dir.Item) string {
 		var pods []*corev1.Pod
 		var externals []*shape.ExternalWorkload
 		var services []*corev1.Service

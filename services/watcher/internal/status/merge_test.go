@@ -3,60 +3,36 @@ package status
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"maps"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/prototext"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/watcher/internal/dir"
 	"github.com/weftmesh/weft/services/watcher/internal/shape"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 // TestMerge runs every txtar: an object as it is, the status that is wanted, how
 // many replicas serve it, and the patch to send.
 func TestMerge(t *testing.T) {
-	files, err := filepath.Glob("testdata/merge/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files (%v)", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			arc, err := txtar.ParseFile(file)
-			if err != nil {
+	for _, f := range golden.Files(t, "testdata/merge/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			obj, wanted, served := parse(t, f.Part("object.yaml")), new(busv1.Status), 0
+			if err := prototext.Unmarshal(f.Part("wanted"), wanted); err != nil {
 				t.Fatal(err)
 			}
-			var obj metav1.Object
-			wanted, served, want := new(busv1.Status), 0, ""
-			var golden *[]byte
-			for i := range arc.Files {
-				f := &arc.Files[i]
-				switch f.Name {
-				case "object.yaml":
-					obj = parse(t, f.Data)
-				case "wanted":
-					if err := prototext.Unmarshal(f.Data, wanted); err != nil {
-						t.Fatal(err)
-					}
-				case "served":
-					if served, err = strconv.Atoi(strings.TrimSpace(string(f.Data))); err != nil {
-						t.Fatal(err)
-					}
-				case "patch":
-					golden, want = &f.Data, string(f.Data)
+			if n := strings.TrimSpace(string(f.Part("served"))); n != "" {
+				var err error
+				if served, err = strconv.Atoi(n); err != nil {
+					t.Fatal(err)
 				}
 			}
 			patch, err := merge(obj, wanted, served, now)
@@ -70,16 +46,7 @@ func TestMerge(t *testing.T) {
 				}
 				got.WriteByte('\n')
 			}
-			if *update {
-				*golden = got.Bytes()
-				if err := os.WriteFile(file, txtar.Format(arc), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(want, got.String()); d != "" {
-				t.Errorf("the patch differs (-want +got); -update accepts it:\n%s", d)
-			}
+			f.Is(t, "patch", got.String())
 			if patch == nil {
 				return
 			}
