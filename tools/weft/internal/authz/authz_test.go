@@ -3,25 +3,19 @@ package authz
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
-
-var update = flag.Bool("update", false, "write what is printed now as what is wanted")
 
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
@@ -38,26 +32,14 @@ func run(t *testing.T, args ...string) (string, error) {
 
 // Each file holds the objects of a cluster, command lines, and what they print.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			part := map[string]string{}
-			for _, f := range a.Files {
-				part[f.Name] = string(f.Data)
-			}
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
 			s := kubetest.Start(t, "")
-			for line := range strings.Lines(part["kinds"]) {
+			for line := range strings.Lines(string(f.Part("kinds"))) {
 				gv, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
 				s.Serve(gv, kind, true)
 			}
-			docs, err := manifest.Parse(file, []byte(part["cluster"]))
+			docs, err := manifest.Parse(f.Path, f.Part("cluster"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +47,7 @@ func TestGolden(t *testing.T) {
 				s.Put(&unstructured.Unstructured{Object: d.Object})
 			}
 			var b strings.Builder
-			for line := range strings.Lines(part["args"]) {
+			for line := range strings.Lines(string(f.Part("args"))) {
 				b.WriteString("$ authz " + line)
 				got, err := run(t, append([]string{"--kubeconfig", s.Kubeconfig}, strings.Fields(line)...)...)
 				b.WriteString(got)
@@ -75,20 +57,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if *update {
-				for i := range a.Files {
-					if a.Files[i].Name == "want" {
-						a.Files[i].Data = []byte(b.String())
-					}
-				}
-				if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(part["want"], b.String()); diff != "" {
-				t.Errorf("(-want +got; -update accepts it)\n%s", diff)
-			}
+			f.Want(t, b.String())
 		})
 	}
 }

@@ -4,28 +4,22 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
 	"github.com/weftmesh/weft/tools/weft/internal/check/report"
 )
-
-var update = flag.Bool("update", false, "write the goldens anew")
 
 // TestScripts breaks a good mesh as each script says and compares all that a
 // person would see. A script's lines:
@@ -40,30 +34,11 @@ var update = flag.Bool("update", false, "write the goldens anew")
 //	unfail RESOURCE
 //	heal AFTER                        all is as at the start again, after a time
 func TestScripts(t *testing.T) {
-	scripts, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(scripts) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range scripts {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
 			var got []byte
-			synctest.Test(t, func(t *testing.T) { got = play(t, string(archive.Files[0].Data)) })
-			if *update {
-				archive.Files = []txtar.File{archive.Files[0], {Name: "want", Data: got}}
-				if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if len(archive.Files) < 2 {
-				t.Fatal("there is no golden; run with -update")
-			}
-			if diff := cmp.Diff(string(archive.Files[1].Data), string(got)); diff != "" {
-				t.Errorf("output (-want +got):\n%s", diff)
-			}
+			synctest.Test(t, func(t *testing.T) { got = play(t, string(f.Files[0].Data)) })
+			f.Want(t, string(got))
 		})
 	}
 }

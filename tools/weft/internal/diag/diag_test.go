@@ -206,6 +206,10 @@ var doors = grpc.ServiceDesc{
 			return nil, status.Error(codes.NotFound, "unknown server")
 		}
 		out := &explainv1.ExplainInboundResponse{Epoch: 7, Seq: 9, Server: "server web", Outcome: explainv1.Outcome_OUTCOME_DENIED, Reason: req.GetRequest().GetPath()}
+		if req.GetPort() == 8081 { // no Server has it
+			out.Server, out.Outcome, out.By = "default all-unauthenticated", explainv1.Outcome_OUTCOME_ALLOWED, "default all-unauthenticated"
+			out.Rules = []*explainv1.Rule{{Name: out.GetBy()}}
+		}
 		if req.GetClientIdentity() != "" {
 			out.Outcome, out.By, out.Route = explainv1.Outcome_OUTCOME_ALLOWED, "authorizationpolicy amy", "HTTPRoute gate"
 			out.Rules = []*explainv1.Rule{{Name: "authorizationpolicy bob", Reason: "no"}, {Name: "authorizationpolicy amy"}}

@@ -85,6 +85,9 @@ whom only --client-address and --client-identity are known.`,
 // outbound asks the destination service for the steps, and the policy service for
 // the routes.
 func (q *question) outbound(ctx context.Context, cmd *cobra.Command, open connect, client, destination string) error {
+	if client == "-" {
+		return usage.Error(cmd, fmt.Sprintf("a client of %s must be a workload, whose proxy is asked about: - only comes to a port of one", destination))
+	}
 	ns, r, err := q.resource(client)
 	if err != nil {
 		return err

@@ -150,14 +150,14 @@ func writeVerdict(w io.Writer, req *explainv1.ExplainInboundRequest, resp *expla
 		explainv1.Outcome_OUTCOME_ALLOWED: "may come in", explainv1.Outcome_OUTCOME_DENIED: "is denied", explainv1.Outcome_OUTCOME_NO_ROUTE: "gets 404",
 	}[resp.GetOutcome()]
 	fmt.Fprintf(&out, "%s, from %s, %s at %s port %d\n", plain.Line(who), plain.Line(req.GetClientAddress()), outcome, plain.Line(req.GetWorkload()), req.GetPort())
-	fmt.Fprintf(&out, "   by %s", plain.Line(resp.GetServer()))
-	if resp.GetRoute() != "" {
-		fmt.Fprintf(&out, ", %s", plain.Line(resp.GetRoute()))
+	by := []string{plain.Line(resp.GetServer())}
+	for _, more := range []string{resp.GetRoute(), resp.GetBy()} {
+		// A default policy stands for the Server and for the rule, too.
+		if more = plain.Line(more); more != "" && !slices.Contains(by, more) {
+			by = append(by, more)
+		}
 	}
-	if resp.GetBy() != "" {
-		fmt.Fprintf(&out, ", %s", plain.Line(resp.GetBy()))
-	}
-	out.WriteByte('\n')
+	fmt.Fprintf(&out, "   by %s\n", strings.Join(by, ", "))
 	if resp.GetReason() != "" {
 		fmt.Fprintf(&out, "   %s\n", plain.Line(resp.GetReason()))
 	}

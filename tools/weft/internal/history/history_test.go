@@ -3,7 +3,6 @@ package history_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,18 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/bus"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/history"
 )
-
-var update = flag.Bool("update", false, "write what is told into the golden files")
 
 // Times of the stories: minutes after noon.
 func at(minutes float64) time.Time {
@@ -124,19 +121,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := txtar.Format(&txtar.Archive{Files: []txtar.File{{Name: "table", Data: []byte(history.Text(a))}, {Name: "json", Data: []byte(text)}}})
-			file := filepath.Join("testdata", name+".txtar")
-			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			golden.Text(t, filepath.Join("testdata", name+".txtar"), string(got))
 		})
 	}
 }

@@ -2,21 +2,16 @@ package manifest
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"golang.org/x/tools/txtar"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 )
-
-var update = flag.Bool("update", false, "write what came out into testdata")
 
 // run runs one of the room's commands as the tree would.
 func run(t *testing.T, in string, args ...string) (out, errOut string, err error) {
@@ -37,40 +32,18 @@ func run(t *testing.T, in string, args ...string) (out, errOut string, err error
 // TestGoldens: args and in give out, err (the report) and problem.
 func TestGoldens(t *testing.T) {
 	t.Setenv("LINKERD_DOCKER_REGISTRY", "")
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no goldens", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			ar, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			parts := make(map[string]string)
-			for _, f := range ar.Files {
-				parts[f.Name] = string(f.Data)
-			}
-			out, errOut, err := run(t, parts["in"], strings.Fields(parts["args"])...)
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			out, errOut, err := run(t, string(f.Part("in")), strings.Fields(string(f.Part("args")))...)
 			var problem bytes.Buffer
 			say.Print(&problem, "weft", err, say.Plain)
-			got := []txtar.File{
-				{Name: "args", Data: []byte(parts["args"])},
-				{Name: "in", Data: []byte(parts["in"])},
+			f.Whole(t, []txtar.File{
+				{Name: "args", Data: f.Part("args")},
+				{Name: "in", Data: f.Part("in")},
 				{Name: "out", Data: []byte(out)},
 				{Name: "err", Data: []byte(errOut)},
 				{Name: "problem", Data: problem.Bytes()},
-			}
-			whole := txtar.Format(&txtar.Archive{Comment: ar.Comment, Files: got})
-			if *update {
-				if err := os.WriteFile(file, whole, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(txtar.Format(ar)), string(whole)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			})
 		})
 	}
 }

@@ -3,23 +3,19 @@ package profile
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	"golang.org/x/tools/txtar"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
-
-var update = flag.Bool("update", false, "write what is made now as what is wanted")
 
 // run runs the command as the tree would.
 func run(t *testing.T, in string, args ...string) (string, error) {
@@ -37,40 +33,15 @@ func run(t *testing.T, in string, args ...string) (string, error) {
 
 // Each file holds arguments, what comes in, and what is written or refused.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			part := map[string]string{}
-			for _, f := range a.Files {
-				part[f.Name] = string(f.Data)
-			}
-			got, err := run(t, part["in"], append([]string{"--ignore-cluster"}, strings.Fields(part["args"])...)...)
+	for _, f := range golden.Files(t, "testdata/*.txtar") {
+		t.Run(f.Name, func(t *testing.T) {
+			got, err := run(t, string(f.Part("in")), append([]string{"--ignore-cluster"}, strings.Fields(string(f.Part("args")))...)...)
 			if p, ok := errors.AsType[*say.Problem](err); ok {
 				got += p.Error() + "\nwhy: " + p.Why + "\n"
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if *update {
-				for i := range a.Files {
-					if a.Files[i].Name == "want" {
-						a.Files[i].Data = []byte(got)
-					}
-				}
-				if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if diff := cmp.Diff(part["want"], got); diff != "" {
-				t.Errorf("(-want +got; -update accepts it)\n%s", diff)
-			}
+			f.Want(t, got)
 		})
 	}
 }

@@ -117,6 +117,8 @@ func (s *settings) run(cmd *cobra.Command, open connect) error {
 		return usage.Error(cmd, fmt.Sprintf("--output %q is neither table nor json", s.format))
 	case len(s.files)+len(s.deleted) == 0:
 		return usage.Error(cmd, "nothing is named that would be applied or deleted")
+	case times(s.files, "-") > 1:
+		return usage.Error(cmd, "-f - is named more than once, and standard input can be read once only")
 	case s.server != "" && s.flows == "" && len(s.proxies) == 0:
 		return usage.Error(cmd, "with --server, flows come from --flows or from each --proxy")
 	case s.server == "" && len(s.proxies) > 0:
@@ -167,6 +169,15 @@ func (s *settings) run(cmd *cobra.Command, open connect) error {
 		return &say.Problem{Code: exitChange, What: fmt.Sprintf("%d of %d flows would change", r.Changes, r.Judged), Next: "apply it if that is what you mean"}
 	}
 	return nil
+}
+
+func times(list []string, one string) (n int) {
+	for _, s := range list {
+		if s == one {
+			n++
+		}
+	}
+	return n
 }
 
 // candidates reads what would be applied and deleted. notes are about what is

@@ -269,6 +269,7 @@ func TestCommand(t *testing.T) {
 		"a bad format":      {[]string{"-f", good, "-o", "xml"}, 64, []string{"neither table nor json"}},
 		"a pod":             {[]string{"--delete", "Pod/a"}, 64, []string{"no policy is made of a Pod"}},
 		"half a name":       {[]string{"--delete", "Server"}, 64, []string{"names no object"}},
+		"stdin twice":       {[]string{"-f", "-", "-f", good, "-f", "-"}, 64, []string{"more than once"}},
 		"no flows":          {[]string{"-f", good, "--server", "127.0.0.1:1"}, 64, []string{"flows come from"}},
 		"no server":         {[]string{"-f", good, "--proxy", "a/b=c:1"}, 64, []string{"--proxy needs --server"}},
 		"half a proxy":      {[]string{"-f", good, "--server", "127.0.0.1:1", "--proxy", "b=c:1"}, 64, []string{"is not NAMESPACE/POD=HOST:PORT"}},

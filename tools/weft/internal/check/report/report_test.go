@@ -3,18 +3,14 @@ package report
 import (
 	"bytes"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
 )
-
-var update = flag.Bool("update", false, "write the goldens anew")
 
 // story is a run with every kind of answer.
 func story() []engine.Result {
@@ -56,19 +52,7 @@ func TestGoldens(t *testing.T) {
 			if err := w.End(o); err != nil {
 				t.Error(err)
 			}
-			golden := filepath.Join("testdata", tt.name)
-			if *update {
-				if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("output (-want +got):\n%s", diff)
-			}
+			golden.Text(t, filepath.Join("testdata", tt.name), out.String())
 			const waited = "… pods are ready: waiting: pod linkerd/web: status.phase is Pending: 0/1 nodes\r\x1b[K"
 			if got := progress.String(); tt.limit == 5 && got != waited {
 				t.Errorf("progress = %q, want %q", got, waited)
