@@ -62,6 +62,9 @@ type series struct {
 	gone  atomic.Bool            // dropped by a sweep
 	heir  atomic.Pointer[series] // took the key while this one was gone
 	since time.Time              // first seen unused; guarded by m.mu
+
+	tcp     atomic.Pointer[TCP] // of a family of connections: all of them with these labels
+	spilled bool                // it has the labels of none
 }
 
 func newSeries(m *Metrics, f Family, l Labels, key string) *series {

@@ -23,18 +23,29 @@ type TCP struct {
 	received, sent *Counter // by zone; nil for connections that have none
 }
 
-// TCP binds the tcp_ families to the labels.
+// TCP binds the tcp_ families to the labels. All connections with the same labels
+// share what it returns.
 func (m *Metrics) TCP(l Labels) *TCP {
-	return &TCP{
+	s := m.bind(TCPOpenTotal, l)
+	if t := s.tcp.Load(); t != nil {
+		return t
+	}
+	t := &TCP{
 		m: m, labels: l,
-		opened: m.Counter(TCPOpenTotal, l), open: m.Gauge(TCPOpen, l),
+		opened: &Counter{s}, open: m.Gauge(TCPOpen, l),
 		read: m.Counter(TCPReadBytes, l), write: m.Counter(TCPWriteBytes, l),
 	}
+	if !s.spilled { // which is of many labels
+		s.tcp.Store(t)
+	}
+	return t
 }
 
 // Cost also counts bytes by whether they leave the zone: locality is what
 // discovery says of the peer, "local" or "remote".
 func (t *TCP) Cost(locality string) *TCP {
+	shared := *t
+	t = &shared
 	zone := "Unknown"
 	switch locality {
 	case "local":

@@ -117,6 +117,7 @@ func (g *group) spill(m *Metrics) *series {
 	if g.overflow == nil {
 		l := Labels{{"overflow", "true"}}
 		g.overflow = newSeries(m, g.family, l, l.key())
+		g.overflow.spilled = true
 	}
 	return g.overflow
 }
