@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,11 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	netapi "github.com/linkerd/linkerd2-proxy-api/go/net"
 	"github.com/linkerd/linkerd2-proxy-api/go/outbound"
-	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -26,9 +23,8 @@ import (
 
 	"github.com/weftmesh/weft/e2e/internal/proc"
 	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
+	"github.com/weftmesh/weft/services/kit/golden"
 )
-
-var update = flag.Bool("update", false, "write what is answered into the golden files")
 
 // TestGoldenRoutes asks real processes about the manifests of
 // testdata/routes/*.txtar and compares the complete answers. A file holds
@@ -36,21 +32,12 @@ var update = flag.Bool("update", false, "write what is answered into the golden 
 // from <namespace>", which hold Linkerd's answer, or with "complete" behind them
 // ours; "ask <namespace>:<pod> inbound <port>" is about who may come in. All files are one cluster, so their namespaces and addresses differ.
 func TestGoldenRoutes(t *testing.T) {
-	files, err := filepath.Glob("testdata/routes/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("golden files: %v, %v", files, err)
-	}
+	files := golden.Files(t, "testdata/routes/*.txtar")
 	dir := t.TempDir()
-	archives := map[string]*txtar.Archive{}
-	for _, file := range files {
-		a, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		archives[file] = a
-		for _, section := range a.Files {
+	for _, f := range files {
+		for _, section := range f.Files {
 			if strings.HasSuffix(section.Name, ".yaml") {
-				name := strings.TrimSuffix(filepath.Base(file), ".txtar") + "-" + section.Name
+				name := filepath.Base(f.Name) + "-" + section.Name
 				if err := os.WriteFile(filepath.Join(dir, name), section.Data, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -58,8 +45,8 @@ func TestGoldenRoutes(t *testing.T) {
 		}
 	}
 	conn := serveRoutes(t, dir)
-	for _, file := range files {
-		t.Run(strings.TrimPrefix(file, "testdata/routes/"), func(t *testing.T) { goldenRoutes(t, conn, file, archives[file]) })
+	for _, f := range files {
+		t.Run(filepath.Base(f.Name), func(t *testing.T) { goldenRoutes(t, conn, f) })
 	}
 }
 
@@ -78,10 +65,10 @@ func serveRoutes(t *testing.T, dir string) *grpc.ClientConn {
 	return conn
 }
 
-func goldenRoutes(t *testing.T, conn *grpc.ClientConn, file string, a *txtar.Archive) {
+func goldenRoutes(t *testing.T, conn *grpc.ClientConn, f *golden.File) {
 	t.Helper()
 	asked := 0
-	for i, section := range a.Files {
+	for _, section := range f.Files {
 		question, ok := strings.CutPrefix(section.Name, "ask ")
 		if !ok {
 			continue
@@ -99,21 +86,10 @@ func goldenRoutes(t *testing.T, conn *grpc.ClientConn, file string, a *txtar.Arc
 		default:
 			t.Fatalf("question %q", question)
 		}
-		if *update {
-			a.Files[i].Data = []byte(got)
-			continue
-		}
-		if diff := cmp.Diff(string(section.Data), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", question, diff)
-		}
+		f.Is(t, section.Name, got)
 	}
 	if asked == 0 {
-		t.Errorf("%s asks nothing", file)
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(a), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		t.Errorf("%s asks nothing", f.Path)
 	}
 }
 

@@ -2,33 +2,25 @@ package sim
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/weftmesh/weft/services/kit/golden"
 )
-
-var update = flag.Bool("update", false, "write the stories' transcripts anew")
 
 // TestStories plays the stories of testdata: a line that begins with "> " is a
 // step, the lines below it are what clients are told because of it. Nothing is
 // lost on the way unless the story says so.
 func TestStories(t *testing.T) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	files, err := filepath.Glob("testdata/*.story")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no stories", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".story"), func(t *testing.T) {
+	for _, file := range golden.Paths(t, "testdata/*.story") {
+		t.Run(golden.Name(file), func(t *testing.T) {
 			raw, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -37,15 +29,7 @@ func TestStories(t *testing.T) {
 			for _, what := range wrong {
 				t.Error(what)
 			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(string(raw), got); d != "" {
-				t.Errorf("(-want +got)\n%s", d)
-			}
+			golden.Text(t, file, got)
 		})
 	}
 }

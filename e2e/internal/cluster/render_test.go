@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -10,13 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/weftmesh/weft/e2e/internal/node"
+	"github.com/weftmesh/weft/services/kit/golden"
 )
-
-var update = flag.Bool("update", false, "write the goldens anew")
 
 // TestRender compares all that a cluster's second node of two would be told, and
 // the arguments of every component, with a golden.
@@ -28,7 +25,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func renderAll(t *testing.T, p place, golden string) {
+func renderAll(t *testing.T, p place, path string) {
 	t.Helper()
 	got := &txtar.Archive{Comment: []byte("Files and arguments of cluster 2 in range 6; go test -update writes them anew.\n")}
 	add := func(name, text string) {
@@ -55,18 +52,7 @@ func renderAll(t *testing.T, p place, golden string) {
 		add(fmt.Sprintf("arguments-%s", nodeName(number)), out.String())
 	}
 	slices.SortFunc(got.Files, func(a, b txtar.File) int { return strings.Compare(a.Name, b.Name) })
-	if *update {
-		if err := os.WriteFile(golden, txtar.Format(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(txtar.Format(got))); diff != "" {
-		t.Errorf("rendered (-want +got), go test -update takes it:\n%s", diff)
-	}
+	golden.Text(t, path, string(txtar.Format(got)))
 }
 
 // TestRenderedFilesAreAll: no template is left that nobody renders.

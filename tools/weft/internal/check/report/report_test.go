@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-
 	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
 	"github.com/weftmesh/weft/tools/weft/internal/check/engine"
