@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	identitypb "github.com/linkerd/linkerd2-proxy-api/go/identity"
@@ -19,6 +20,7 @@ import (
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 )
 
@@ -54,7 +56,8 @@ func New(t testing.TB) *Plane {
 		t.Fatal(err)
 	}
 	p.Addr = lis.Addr().String()
-	srv := grpc.NewServer()
+	// As Weft's own services do: without it, a proxy that looks after its connection is sent away.
+	srv := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
 	destpb.RegisterDestinationServer(srv, destination{plane: p})
 	outpb.RegisterOutboundPoliciesServer(srv, outbound{plane: p})
 	inpb.RegisterInboundServerPoliciesServer(srv, inbound{plane: p})
