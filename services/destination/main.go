@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -31,6 +32,7 @@ func main() { run.Main(name, wire) }
 // wire builds the service. Nothing runs, and nothing but the listeners is opened,
 // until it has returned.
 func wire(ctx context.Context, s *run.Service) error {
+	limitGarbage(os.Getenv)
 	cfg, err := conf.Load(defaults())
 	if err != nil {
 		return err
