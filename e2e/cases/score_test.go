@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/weftmesh/weft/e2e/internal/proc"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // Verdicts of a case.
@@ -111,7 +111,7 @@ var caseID = regexp.MustCompile(`\b(?:(?:dst|pol)-[a-z]+|inj)-\d+\b`)
 // compatibility reads the ids of the cases that a service's COMPATIBILITY.md
 // names, with the reason why our answer is another one.
 func compatibility() (map[string]bool, error) {
-	root, err := proc.Root()
+	root, err := repo.Root()
 	if err != nil {
 		return nil, err
 	}

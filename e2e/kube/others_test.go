@@ -26,13 +26,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/e2e/internal/proc"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 	busv1 "github.com/weftmesh/weft/proto/gen/weft/bus/v1"
 )
 
 // chart renders one of ours, as helm does, and gives its documents.
 func chart(t *testing.T, name string, args ...string) []string {
 	t.Helper()
-	root, err := proc.Root()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/e2e/internal/proc"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // Addresses of the two pods, which exist in network namespaces of this test only.
@@ -167,7 +168,7 @@ func again(t *testing.T) {
 		proc.Binary(t, name) // built out here, where there may be a network
 	}
 	path := filepath.Join(t.TempDir(), "weft-init")
-	root, err := proc.Root()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weftmesh/weft/e2e/internal/cluster"
 	"github.com/weftmesh/weft/e2e/internal/proc"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // patience bounds a wait for the cluster: a machine that also builds is slow.
@@ -42,7 +43,7 @@ func newBed(t *testing.T, name string, nodes int) *bed {
 	if os.Getenv("WEFT_CLUSTER") == "" {
 		t.Skip("installs Weft on a real Kubernetes; WEFT_CLUSTER=1 runs it, on the cluster of KUBECONFIG or on one that is started here")
 	}
-	root, err := cluster.Repository()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

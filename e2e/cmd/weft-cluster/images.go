@@ -11,12 +11,13 @@ import (
 
 	"github.com/weftmesh/weft/e2e/internal/cluster"
 	"github.com/weftmesh/weft/e2e/internal/image"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // images builds Weft's images into .bin/images of the repository that the
 // program is started in.
 func images(ctx context.Context, _ cluster.Options, args []string, w io.Writer) error {
-	root, err := cluster.Repository()
+	root, err := repo.Root()
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weftmesh/weft/e2e/internal/node"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 	"github.com/weftmesh/weft/services/kit/say"
 )
 
@@ -81,9 +82,9 @@ func below(dir, name string) (string, error) {
 		if self, err := os.Executable(); err == nil && filepath.Base(filepath.Dir(self)) == ".bin" {
 			return filepath.Join(filepath.Dir(self), name), nil
 		}
-		root, err := Repository()
+		root, err := repo.Root()
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("%w (give -dir and -kube)", err)
 		}
 		return filepath.Join(root, ".bin", name), nil
 	}
@@ -92,22 +93,6 @@ func below(dir, name string) (string, error) {
 		return "", fmt.Errorf("finding %s: %w", dir, err)
 	}
 	return dir, nil
-}
-
-// Repository is this repository's root: the nearest directory above with a go.work.
-func Repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.work")); err == nil {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("finding the repository: no go.work above %s (give -dir and -kube)", dir)
-		}
-	}
 }
 
 // programs are the commands of the machine that a cluster needs, and the Debian
@@ -212,7 +197,7 @@ func programPath(ctx context.Context, dir string) (string, error) {
 	if filepath.Base(self) == Program {
 		return self, nil
 	}
-	root, err := Repository()
+	root, err := repo.Root()
 	if err != nil {
 		return "", err
 	}

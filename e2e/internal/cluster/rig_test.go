@@ -13,6 +13,7 @@ import (
 
 	"github.com/weftmesh/weft/e2e/internal/cluster"
 	"github.com/weftmesh/weft/e2e/internal/image"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // patience is for what a busy machine may take minutes for.
@@ -73,7 +74,7 @@ func (r *rig) kubectl(t *testing.T, stdin string, args ...string) string {
 
 func (r *rig) tryKubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
-	root, err := cluster.Repository()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

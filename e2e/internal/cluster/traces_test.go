@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weftmesh/weft/e2e/internal/cluster"
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // trace is what a cluster could leave behind on the machine.
@@ -122,7 +123,7 @@ func (before trace) same(t *testing.T, dir, link string) {
 func TestBrokenOff(t *testing.T) {
 	o := needCluster(t)
 	before := traces(t)
-	root, err := cluster.Repository()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/weftmesh/weft/e2e/internal/repo"
 )
 
 // sources says where each binary's package is, from the repository's root.
@@ -49,7 +51,7 @@ func Binary(t testing.TB, name string) string {
 		built[name] = path
 		return path
 	}
-	root, err := Root()
+	root, err := repo.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,20 +77,4 @@ func Binary(t testing.TB, name string) string {
 	}
 	built[name] = path
 	return path
-}
-
-// Root is the repository's root: the nearest directory above with a go.work.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the repository: %w", err)
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.work")); err == nil {
-			return at, nil
-		}
-		if at == filepath.Dir(at) {
-			return "", fmt.Errorf("finding the repository: no go.work above %s", dir)
-		}
-	}
 }
