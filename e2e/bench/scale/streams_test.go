@@ -53,6 +53,8 @@ func TestStreams(t *testing.T) {
 	settled := atRest(t, p)
 	s.atFullSize(name+"RSS of each", (rss(t, p)-before)*1000/1.024/float64(streams), "KiB", 16)
 	s.say(name+"live heap of each", (settled-quiet)*1000/1.024/float64(streams), "KiB", 0)
+	// Of a stream that needs more than 4 KiB once it is twice as much for good.
+	s.atFullSize(name+"stacks of each", stacksNow(t, p)*1000/1.024/float64(streams), "KiB", 6)
 	s.atFullSize(name+"RSS of all", rss(t, p)-before, "MB", 1700)
 
 	events := changes(m, swarm, s, name+"20 changes/s, each with 10 subscribers", streams/m.size.Services())

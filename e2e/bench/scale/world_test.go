@@ -161,15 +161,29 @@ func (c *tap) flush(t *testing.T) {
 	}
 }
 
-var heapLine = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+var (
+	heapLine  = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+	stackLine = regexp.MustCompile(`(?m)^# Stack = (\d+) /`)
+)
 
 // heapNow is what a process holds after a collection, in MB.
 func heapNow(t *testing.T, p *proc.Process) float64 {
 	t.Helper()
+	return heapPage(t, p, heapLine)
+}
+
+// stacksNow are those of all goroutines, in MB.
+func stacksNow(t *testing.T, p *proc.Process) float64 {
+	t.Helper()
+	return heapPage(t, p, stackLine)
+}
+
+func heapPage(t *testing.T, p *proc.Process, line *regexp.Regexp) float64 {
+	t.Helper()
 	text := page(t, p, "/debug/pprof/heap?gc=1&debug=1")
-	found := heapLine.FindStringSubmatch(text)
+	found := line.FindStringSubmatch(text)
 	if found == nil {
-		t.Fatal("the heap profile names no HeapAlloc")
+		t.Fatalf("the heap profile has no line %s", line)
 	}
 	if *keep != "" {
 		profile(t, p, "heap.txt", text) // has the sizes of stacks, too
