@@ -11,7 +11,6 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/bus"
@@ -19,6 +18,7 @@ import (
 	"github.com/weftmesh/weft/services/destination/internal/feed"
 	"github.com/weftmesh/weft/services/destination/internal/serve"
 	"github.com/weftmesh/weft/services/destination/internal/table"
+	"github.com/weftmesh/weft/services/kit/rpc/rpctest"
 )
 
 // Front is one destination process.
@@ -60,9 +60,14 @@ func (f *Front) Run(ctx context.Context) {
 // Get is a client's stream of endpoints: deliver gets each message, in order
 // and one at a time, until ctx ends or the process does.
 func (f *Front) Get(ctx context.Context, path string, deliver func(*pb.Update)) error {
-	s := &stream{ctx: ctx, deliver: func(raw []byte) error {
+	s := &rpctest.Stream{Ctx: ctx, Deliver: func(sent any) error {
+		raw, err := serve.NewCodec().Marshal(sent)
+		if err != nil {
+			return err
+		}
+		defer raw.Free()
 		m := new(pb.Update)
-		if err := proto.Unmarshal(raw, m); err != nil {
+		if err := proto.Unmarshal(raw.Materialize(), m); err != nil {
 			return fmt.Errorf("reading an update: %w", err)
 		}
 		deliver(m)
@@ -70,31 +75,3 @@ func (f *Front) Get(ctx context.Context, path string, deliver func(*pb.Update)) 
 	}}
 	return f.api.Get(&pb.GetDestination{Path: path}, &grpc.GenericServerStream[pb.GetDestination, pb.Update]{ServerStream: s})
 }
-
-// stream is a call whose client is a function.
-type stream struct {
-	ctx     context.Context //nolint:containedctx // as every grpc.ServerStream
-	deliver func(raw []byte) error
-}
-
-func (s *stream) Context() context.Context { return s.ctx }
-
-func (s *stream) SendMsg(m any) error {
-	if err := s.ctx.Err(); err != nil {
-		return err
-	}
-	raw, err := serve.NewCodec().Marshal(m)
-	if err != nil {
-		return err
-	}
-	defer raw.Free()
-	return s.deliver(raw.Materialize())
-}
-
-func (s *stream) SetHeader(metadata.MD) error { return nil }
-
-func (s *stream) SendHeader(metadata.MD) error { return nil }
-
-func (s *stream) SetTrailer(metadata.MD) {}
-
-func (s *stream) RecvMsg(any) error { <-s.ctx.Done(); return s.ctx.Err() }

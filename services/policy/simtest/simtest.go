@@ -12,10 +12,10 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weftmesh/weft/bus"
+	"github.com/weftmesh/weft/services/kit/rpc/rpctest"
 	"github.com/weftmesh/weft/services/policy/internal/derive"
 	"github.com/weftmesh/weft/services/policy/internal/feed"
 	"github.com/weftmesh/weft/services/policy/internal/serve"
@@ -70,9 +70,13 @@ func (f *Front) Run(ctx context.Context) {
 // WatchPort is a proxy's stream of what its workload accepts: deliver gets each
 // message, in order and one at a time, until ctx ends or the process does.
 func (f *Front) WatchPort(ctx context.Context, workload string, port uint32, deliver func(*inbound.Server)) error {
-	s := &stream{ctx: ctx, deliver: func(raw []byte) error {
+	s := &rpctest.Stream{Ctx: ctx, Deliver: func(sent any) error {
+		a, ok := sent.(*derive.Answer)
+		if !ok {
+			return fmt.Errorf("sending a %T", sent)
+		}
 		m := new(inbound.Server)
-		if err := proto.Unmarshal(raw, m); err != nil {
+		if err := proto.Unmarshal(a.Bytes(), m); err != nil {
 			return fmt.Errorf("reading a policy: %w", err)
 		}
 		deliver(m)
@@ -80,30 +84,3 @@ func (f *Front) WatchPort(ctx context.Context, workload string, port uint32, del
 	}}
 	return f.inbound.WatchPort(&inbound.PortSpec{Workload: workload, Port: port}, &grpc.GenericServerStream[inbound.PortSpec, inbound.Server]{ServerStream: s})
 }
-
-// stream is a call whose client is a function.
-type stream struct {
-	ctx     context.Context //nolint:containedctx // as every grpc.ServerStream
-	deliver func(raw []byte) error
-}
-
-func (s *stream) Context() context.Context { return s.ctx }
-
-func (s *stream) SendMsg(m any) error {
-	if err := s.ctx.Err(); err != nil {
-		return err
-	}
-	a, ok := m.(*derive.Answer)
-	if !ok {
-		return fmt.Errorf("sending a %T", m)
-	}
-	return s.deliver(a.Bytes())
-}
-
-func (s *stream) SetHeader(metadata.MD) error { return nil }
-
-func (s *stream) SendHeader(metadata.MD) error { return nil }
-
-func (s *stream) SetTrailer(metadata.MD) {}
-
-func (s *stream) RecvMsg(any) error { <-s.ctx.Done(); return s.ctx.Err() }
