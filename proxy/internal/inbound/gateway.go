@@ -48,7 +48,7 @@ func (in *Inbound) gateway(x *exchange) {
 	out.Authority = authority
 	out.Fields = out.Fields.Clone(2)
 	out.Fields.Add("forwarded", "by="+own+";for="+s.client.ID+";host="+authority+";proto=https")
-	if out.Version != message.HTTP2 {
+	if out.Version != message.HTTP2 || out.Fields.Has("host") {
 		out.Fields.Set("Host", authority)
 	}
 	c := &through{Client: x.Client, x: x, request: out}
