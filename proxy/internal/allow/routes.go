@@ -12,7 +12,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
 	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
 
-	"github.com/weftmesh/weft/proxy/internal/pattern"
+	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
 // written is a route of either protocol, with rules of kind R.

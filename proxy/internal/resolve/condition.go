@@ -9,7 +9,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/classify"
 	"github.com/weftmesh/weft/proxy/internal/message"
-	"github.com/weftmesh/weft/proxy/internal/pattern"
+	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
 // A Condition is what a ServiceProfile says of the requests of a route. Exactly

@@ -9,7 +9,7 @@ import (
 	routepb "github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	typespb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 
-	"github.com/weftmesh/weft/proxy/internal/pattern"
+	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
 // hostsOf fails on a match that is not known: without it the route would take

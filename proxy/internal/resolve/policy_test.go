@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
-	"github.com/weftmesh/weft/proxy/internal/pattern"
+	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
 func meta(name string) *metapb.Metadata {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/weftmesh/weft/services/policy/internal/derive/route"
+	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
 // What it costs to try expressions, in steps of an expression times bytes that it
@@ -31,9 +31,9 @@ type trial struct {
 
 // whole says whether an expression spans all of a value; a broken one never does.
 func (r *trial) whole(expression, value string) bool {
-	steps, ok := route.Steps(expression)
+	steps, err := pattern.Steps(expression)
 	r.left -= starting + int64(steps)*int64(compiling+len(value))
-	if !ok || r.left < 0 {
+	if err != nil || r.left < 0 {
 		return false
 	}
 	re, err := regexp.Compile(`\A(?:` + expression + `)\z`)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weftmesh/weft/proxy/internal/pattern"
+	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
 func TestWhole(t *testing.T) {
