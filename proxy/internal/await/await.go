@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/weftmesh/weft/services/kit/pause"
 	"github.com/weftmesh/weft/services/kit/say"
 )
 
@@ -36,20 +37,16 @@ func New(port int) *Proxy {
 	}
 }
 
-// Ready returns once the proxy answers that it is, asking again after each pause.
+// Ready returns once the proxy answers that it is, asking again each so often.
 // If ctx ends first, the error is a *say.Problem with ExitTimeout.
-func (p *Proxy) Ready(ctx context.Context, pause time.Duration) error {
+func (p *Proxy) Ready(ctx context.Context, every time.Duration) error {
 	var last error
 	for {
 		if last = p.call(ctx, http.MethodGet, "/ready"); last == nil {
 			return nil
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
+		if pause.For(ctx, every) {
 			continue
-		case <-ctx.Done():
-			timer.Stop()
 		}
 		return &say.Problem{
 			Code: ExitTimeout, Err: last, What: "the proxy did not become ready in time", Why: last.Error(),

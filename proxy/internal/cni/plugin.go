@@ -18,12 +18,13 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/cni/apiserver"
 	"github.com/weftmesh/weft/proxy/internal/redirect"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 const (
 	deadline = 30 * time.Second       // bounds a call; the kubelet gives up after 2 minutes
 	patience = 5 * time.Second        // bounds one question to the API server
-	pause    = 300 * time.Millisecond // between two
+	between  = 300 * time.Millisecond // two such questions
 	longest  = 4 << 20                // bounds the configuration, in bytes
 )
 
@@ -243,11 +244,7 @@ func (a asker) until(ctx context.Context, ask func(context.Context) error) error
 		case 404:
 			return fail(codeAgain, "the API server does not know the pod", err.Error(), "if it was deleted, nothing; otherwise the kubelet tries again by itself")
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, between) {
 			return fail(codeAgain, "whether the pod has a proxy could not be learned", err.Error(),
 				"see whether the node reaches the API server; the kubelet tries again by itself")
 		}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
-	"github.com/weftmesh/weft/proxy/internal/pause"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // Stream is what Watch reads: a gRPC client stream.

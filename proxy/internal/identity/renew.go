@@ -15,7 +15,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/status"
 
-	"github.com/weftmesh/weft/proxy/internal/pause"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 const (

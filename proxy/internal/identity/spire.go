@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/weftmesh/weft/proxy/internal/pause"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // followSPIRE takes key, certificate and trust anchors from SPIRE's Workload API

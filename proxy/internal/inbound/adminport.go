@@ -14,8 +14,8 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/message"
-	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // adminDetect is how long a client of the admin port may take to begin.

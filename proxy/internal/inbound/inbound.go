@@ -26,11 +26,11 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/listen"
 	"github.com/weftmesh/weft/proxy/internal/origdst"
-	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/profile"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // Identity is what the inbound side needs of the proxy's own.

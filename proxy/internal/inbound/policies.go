@@ -15,7 +15,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/control"
-	"github.com/weftmesh/weft/proxy/internal/pause"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 const (

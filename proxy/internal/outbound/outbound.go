@@ -30,11 +30,11 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/drain"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/listen"
-	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 	"github.com/weftmesh/weft/proxy/internal/span"
 	"github.com/weftmesh/weft/proxy/internal/tap"
 	"github.com/weftmesh/weft/proxy/internal/tell"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // Identity is what the outbound side needs of the proxy's own.

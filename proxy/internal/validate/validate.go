@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weftmesh/weft/services/kit/pause"
 	"github.com/weftmesh/weft/services/kit/say"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 
 const (
 	attempt = time.Second            // bounds one connection
-	pause   = 100 * time.Millisecond // between attempts
+	every   = 100 * time.Millisecond // waits between two
 )
 
 // Counterparts of an address to connect to in the other family: what Linkerd
@@ -145,12 +146,8 @@ func until(ctx context.Context, target netip.AddrPort, nonce string, log *slog.L
 			return nil
 		}
 		log.Debug("not redirected yet", "connect-addr", target, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, every) {
 			return err
-		case <-timer.C:
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/cni/apiserver"
-	"github.com/weftmesh/weft/proxy/internal/pause"
 	"github.com/weftmesh/weft/proxy/internal/validate"
+	"github.com/weftmesh/weft/services/kit/pause"
 )
 
 // Names that others know (spec/features.md §2; Linkerd's repair controller).
