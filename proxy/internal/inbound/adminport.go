@@ -12,7 +12,6 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/bridge"
 	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/door"
-	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 	"github.com/weftmesh/weft/services/kit/pause"
@@ -93,12 +92,9 @@ func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, 
 	switch hello.SNI {
 	case "":
 	case in.deps.Identity.ServerName():
-		secured, err := in.terminate(ctx, c)
-		if err != nil {
+		if c, labels, err = in.meshed(ctx, c, &client); err != nil {
 			return err
 		}
-		client.TLS, client.ID = allow.Terminated, identity.PeerIdentity(secured.ConnectionState())
-		c, labels = secured, tell.ClientTLS(client.ID)
 	default:
 		return errForeignName
 	}

@@ -122,12 +122,9 @@ func (in *Inbound) byPolicy(ctx context.Context, raw net.Conn, target netip.Addr
 	switch hello.SNI {
 	case "":
 	case in.deps.Identity.ServerName():
-		secured, err := in.terminate(ctx, c)
-		if err != nil {
+		if c, labels, err = in.meshed(ctx, c, &client); err != nil {
 			return err
 		}
-		client.TLS, client.ID = allow.Terminated, identity.PeerIdentity(secured.ConnectionState())
-		c, labels = secured, tell.ClientTLS(client.ID)
 	default:
 		client.TLS = allow.Passed
 		labels = tell.OpaqueTLS(hello.SNI)
@@ -195,6 +192,16 @@ func (in *Inbound) terminate(ctx context.Context, c net.Conn) (*tls.Conn, error)
 		return nil, fmt.Errorf("handshaking with the client: %w", err)
 	}
 	return secured, nil
+}
+
+// meshed ends the TLS of a client that asked for this proxy, and learns who it is.
+func (in *Inbound) meshed(ctx context.Context, c net.Conn, client *allow.Client) (net.Conn, tell.Labels, error) {
+	secured, err := in.terminate(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	client.TLS, client.ID = allow.Terminated, identity.PeerIdentity(secured.ConnectionState())
+	return secured, tell.ClientTLS(client.ID), nil
 }
 
 // source is the counter of the client side of a session.
