@@ -1,6 +1,7 @@
 package scale_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -131,7 +132,8 @@ func (s *swarm) dial(t *testing.T, addr string, reads bool, ask []question) {
 	}
 	s.conns = append(s.conns, c)
 	if reads {
-		c.framer = http2.NewFramer(conn, conn)
+		// Without a buffer it would make two calls of the system for each frame.
+		c.framer = http2.NewFramer(conn, bufio.NewReaderSize(conn, 4<<10))
 		s.wg.Go(c.read)
 	}
 }
