@@ -22,8 +22,8 @@ var (
 // readRequest takes the pseudo-header fields out of a request's fields.
 func readRequest(r *message.Request, fields message.Fields) error {
 	*r = message.Request{Version: message.HTTP2}
-	n, err := pseudo(fields, func(f message.Field) *string {
-		switch f.Name {
+	n, err := pseudo(fields, func(name string) *string {
+		switch name {
 		case ":method":
 			return &r.Method
 		case ":scheme":
@@ -75,8 +75,8 @@ func readRequest(r *message.Request, fields message.Fields) error {
 // readResponse is the same for a response.
 func readResponse(r *message.Response, fields message.Fields) error {
 	*r = message.Response{}
-	n, err := pseudo(fields, func(f message.Field) *string {
-		if f.Name == ":status" {
+	n, err := pseudo(fields, func(name string) *string {
+		if name == ":status" {
 			return &r.Reason // which HTTP/2 has none of
 		}
 		return nil
@@ -103,17 +103,18 @@ func readResponse(r *message.Response, fields message.Fields) error {
 
 // pseudo stores the pseudo-header fields where place says, and checks the rest. It
 // returns how many there are.
-func pseudo(fields message.Fields, place func(message.Field) *string) (int, error) {
+func pseudo(fields message.Fields, place func(name string) *string) (int, error) {
 	n := 0
 	seen := 0
-	for i, f := range fields {
+	for i := range fields {
+		f := &fields[i]
 		if !strings.HasPrefix(f.Name, ":") {
 			if err := check(f); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		to := place(f)
+		to := place(f.Name)
 		if to == nil || i != n {
 			return 0, errPseudo
 		}
@@ -129,7 +130,7 @@ func pseudo(fields message.Fields, place func(message.Field) *string) (int, erro
 }
 
 // check checks a field that is none of the pseudo ones.
-func check(f message.Field) error {
+func check(f *message.Field) error {
 	if f.Name == "" {
 		return errName
 	}

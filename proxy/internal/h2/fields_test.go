@@ -23,7 +23,7 @@ func TestBytesOfFields(t *testing.T) {
 				t.Fatalf("byte %#x at %d of a value: %v", c, at, got)
 			}
 			want = 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
-			if got := check(message.Field{Name: s}) == nil; got != want {
+			if got := check(&message.Field{Name: s}) == nil; got != want {
 				t.Fatalf("byte %#x at %d of a name: %v", c, at, got)
 			}
 			want = want || 'A' <= c && c <= 'Z'
@@ -35,7 +35,7 @@ func TestBytesOfFields(t *testing.T) {
 			}
 		}
 	}
-	if token("") || !ValidValue("") || check(message.Field{}) == nil {
+	if token("") || !ValidValue("") || check(&message.Field{}) == nil {
 		t.Error("what is empty")
 	}
 }

@@ -210,7 +210,8 @@ func (s *Stream) trailers(at heads, fields message.Fields, store *message.Store,
 	case tooLong:
 		return false, &frame.StreamError{Stream: s.id, Code: frame.EnhanceYourCalm, Why: "a trailer that is too long"}
 	}
-	for _, f := range fields {
+	for i := range fields {
+		f := &fields[i]
 		if strings.HasPrefix(f.Name, ":") {
 			return false, &frame.StreamError{Stream: s.id, Code: frame.ProtocolError, Why: "a pseudo-header field in a trailer"}
 		}

@@ -83,7 +83,11 @@ func (d *Decoder) decode(dst message.Fields, block []byte, limit int) (message.F
 			}
 			block, first = block[1:], false
 			if size += p.size(); size <= limit {
-				dst = append(dst, message.Field{Name: p.name, Value: p.value})
+				// Word by word: to append a whole field is to copy it at once before it has
+				// been written, for which the processor waits.
+				dst = append(dst, message.Field{})
+				f := &dst[len(dst)-1]
+				f.Name, f.Value = p.name, p.value
 			}
 			continue
 		}

@@ -134,21 +134,23 @@ func (e *Encoder) Append(dst []byte, name, value string, sensitive bool) []byte 
 func (e *Encoder) Again(dst []byte, name, value string) ([]byte, bool) {
 	hash := pairHash(quickName(name), value)
 	first, second := e.places(hash)
-	for _, at := range [2]*slot{first, second} {
-		if at.hash != hash {
-			continue
-		}
-		if s := int(at.static); s > 0 {
-			if p := &static[s]; p.value == value && (p.name == name || message.Is(p.name, name)) {
-				return append(dst, 0x80|byte(s)), true // there are fewer than 127
-			}
-			continue
-		}
-		if p, ok := e.table.at(at.number); ok && p.value == value && (p.name == name || message.Is(p.name, name)) {
-			return appendInteger(dst, 0x80, 7, statics+e.table.index(at.number)), true
+	at := first
+	if at.hash != hash {
+		if at = second; at.hash != hash {
+			return dst, false
 		}
 	}
-	return dst, false
+	p, n := &static[at.static], int(at.static)
+	if n == 0 {
+		if p = e.table.ref(at.number); p == nil {
+			return dst, false
+		}
+		n = statics + e.table.index(at.number)
+	}
+	if p.value != value || p.name != name && !message.Is(p.name, name) {
+		return dst, false
+	}
+	return appendInteger(dst, 0x80, 7, n), true
 }
 
 func pairHash(name uint64, value string) uint64 { return name*0x9e3779b97f4a7c15 ^ quick(value) }

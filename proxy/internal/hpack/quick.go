@@ -1,9 +1,6 @@
 package hpack
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // quick is a hash that finds a place for a string: of its length, its beginning and
 // its end. Whoever makes strings of the same one gets them encoded less well, and
@@ -26,14 +23,14 @@ func mixed(s string, ignore uint64) uint64 {
 	return h ^ h>>32
 }
 
+// word and half are what encoding/binary does, of strings.
 func word(s string) uint64 {
-	var b [8]byte
-	copy(b[:], s)
-	return binary.LittleEndian.Uint64(b[:])
+	_ = s[7]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 func half(s string) uint32 {
-	var b [4]byte
-	copy(b[:], s)
-	return binary.LittleEndian.Uint32(b[:])
+	_ = s[3]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }

@@ -10,12 +10,20 @@ type table struct {
 	max   int
 }
 
-// at returns the entry with a number, if it is still there.
-func (t *table) at(number uint64) (pair, bool) {
+// ref is the entry with a number, if it is still there, else nil.
+func (t *table) ref(number uint64) *pair {
 	if number == 0 || number > t.added || t.added-number >= uint64(t.count) {
-		return pair{}, false
+		return nil
 	}
-	return t.ring[number&uint64(len(t.ring)-1)], true
+	return &t.ring[number&uint64(len(t.ring)-1)]
+}
+
+// at is ref for those who need a copy.
+func (t *table) at(number uint64) (pair, bool) {
+	if p := t.ref(number); p != nil {
+		return *p, true
+	}
+	return pair{}, false
 }
 
 // index is the entry's place counted from the newest, which is 1.
