@@ -42,6 +42,16 @@ func TestRawRequests(t *testing.T) {
 	}
 }
 
+// TestMutatedRequests sends random bytes that are nearly requests.
+func TestMutatedRequests(t *testing.T) {
+	b := rawtest.Serve(t)
+	s := detectServer(anybody())
+	s.Protocol = &pb.ProxyProtocol{Kind: &pb.ProxyProtocol_Http1_{Http1: &pb.ProxyProtocol_Http1{}}}
+	w := newWorld(t).redirectTo(b.Addr.AddrPort()).run()
+	w.allow(b.Addr.AddrPort().Port(), s)
+	rawtest.Mutate(t, b, 1000, func() (net.Conn, error) { return plain(w, 0) })
+}
+
 func plain(w *world, _ uint16) (net.Conn, error) {
 	return (&net.Dialer{Timeout: time.Second}).DialContext(w.t.Context(), "tcp", w.in.Addr().String())
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"testing"
 
+	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
+
 	"github.com/weftmesh/weft/proxy/internal/rawtest"
 )
 
@@ -33,5 +35,23 @@ func TestRawRequests(t *testing.T) {
 		b, p := rawtest.Serve(t), startPair(t, "all-authenticated")
 		p.expose("a.test:80", b.Addr.AddrPort())
 		rawtest.Run(t, b, absolute, func() (net.Conn, error) { return (&net.Dialer{}).DialContext(t.Context(), "tcp", p.addr) })
+	})
+}
+
+// TestMutatedRequests sends random bytes that are nearly requests through two
+// proxies, with HTTP/2 between them.
+func TestMutatedRequests(t *testing.T) {
+	b, p := rawtest.Serve(t), startPair(t, "all-authenticated")
+	app := b.Addr.AddrPort()
+	p.expose(web, app)
+	routes := []*outpb.HttpRoute{{Metadata: defaultMeta("http"), Rules: []*outpb.HttpRoute_Rule{httpRule(balancerOf(web))}}}
+	p.controls.set(func() {
+		p.controls.policies[app.String()] = &outpb.OutboundPolicy{
+			Metadata: serviceMeta("web"), Protocol: &outpb.ProxyProtocol{Kind: &outpb.ProxyProtocol_Http1_{Http1: &outpb.ProxyProtocol_Http1{Routes: routes}}},
+		}
+	})
+	rawtest.Mutate(t, b, 1000, func() (net.Conn, error) {
+		conn, _ := p.redirected(app)
+		return conn, nil
 	})
 }
