@@ -1,7 +1,6 @@
 package allow
 
 import (
-	"encoding/binary"
 	"errors"
 	"net/netip"
 
@@ -47,17 +46,5 @@ func plainNetworks(prefixes []netip.Prefix) []*inbound.Network {
 }
 
 func ipNetwork(p netip.Prefix) *net.IPNetwork {
-	return &net.IPNetwork{Ip: ipAddress(p.Addr()), PrefixLen: uint32(p.Bits())}
-}
-
-func ipAddress(a netip.Addr) *net.IPAddress {
-	if a.Is4() {
-		b := a.As4()
-		return &net.IPAddress{Ip: &net.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}
-	}
-	b := a.As16()
-	return &net.IPAddress{Ip: &net.IPAddress_Ipv6{Ipv6: &net.IPv6{
-		First: binary.BigEndian.Uint64(b[:8]),
-		Last:  binary.BigEndian.Uint64(b[8:]),
-	}}}
+	return &net.IPNetwork{Ip: derive.IPAddress(p.Addr()), PrefixLen: uint32(p.Bits())}
 }

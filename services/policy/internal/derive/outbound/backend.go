@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"time"
@@ -67,7 +66,7 @@ func forwarded(m *meta.Metadata, dst netip.AddrPort, weight uint32) *outbound.Ba
 		Metadata: m,
 		Queue:    queue(),
 		Kind: &outbound.Backend_Forward{Forward: &destination.WeightedAddr{
-			Addr:   &net.TcpAddress{Ip: ipAddress(dst.Addr()), Port: uint32(dst.Port())},
+			Addr:   &net.TcpAddress{Ip: derive.IPAddress(dst.Addr().Unmap()), Port: uint32(dst.Port())},
 			Weight: weight,
 		}},
 	}
@@ -170,16 +169,4 @@ func unlessZero(d time.Duration) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(d)
-}
-
-func ipAddress(a netip.Addr) *net.IPAddress {
-	if a = a.Unmap(); a.Is4() {
-		b := a.As4()
-		return &net.IPAddress{Ip: &net.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}
-	}
-	b := a.As16()
-	return &net.IPAddress{Ip: &net.IPAddress_Ipv6{Ipv6: &net.IPv6{
-		First: binary.BigEndian.Uint64(b[:8]),
-		Last:  binary.BigEndian.Uint64(b[8:]),
-	}}}
 }
