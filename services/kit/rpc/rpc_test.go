@@ -11,6 +11,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -122,6 +126,38 @@ func TestPanicIsOneCallersInternalError(t *testing.T) {
 	`
 	if err := testutil.GatherAndCompare(s.reg, strings.NewReader(want), "weft_rpc_panics_total", "grpc_server_handled_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCallsAreSpansWhereTracesAreExported: of a stream and of a short call, as
+// parts of the caller's trace.
+func TestCallsAreSpansWhereTracesAreExported(t *testing.T) {
+	before, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()
+	spans := tracetest.NewSpanRecorder()
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	t.Cleanup(func() {
+		otel.SetTracerProvider(before)
+		otel.SetTextMapPropagator(propagator)
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	s := serve(ctx, t, &api{}, rpc.Draining(ctx))
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	traced := metadata.AppendToOutgoingContext(ctx, "traceparent", "00-"+id+"-b7ad6b7169203331-01")
+	if _, err := s.client.Check(traced, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	s.watch(t)
+	stop()
+	if err := <-s.ended; err != nil {
+		t.Errorf("Serve() = %v", err)
+	}
+	got := make(map[string]string)
+	for _, span := range spans.Ended() {
+		got[span.Name()] = span.SpanContext().TraceID().String()
+	}
+	if got["grpc.health.v1.Health/Check"] != id || got["grpc.health.v1.Health/Watch"] == "" {
+		t.Errorf("spans and their traces: %v, want Check of %s, and Watch", got, id)
 	}
 }
 
