@@ -13,6 +13,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/origdst"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 	"github.com/weftmesh/weft/services/kit/pause"
 )
@@ -82,12 +83,12 @@ func (in *Inbound) acceptAdmin(ctx context.Context, l net.Listener, clients *doo
 }
 
 func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, stack handler) error {
-	target := addrPort(raw.LocalAddr())
+	target := origdst.AddrPort(raw.LocalAddr())
 	hello, c, err := detect.TLS(ctx, raw, adminDetect)
 	if err != nil {
 		return err
 	}
-	client := allow.Client{Addr: addrPort(raw.RemoteAddr()).Addr()}
+	client := allow.Client{Addr: origdst.AddrPort(raw.RemoteAddr()).Addr()}
 	labels := tell.NoTLS(tell.NoTLSFromPeer)
 	switch hello.SNI {
 	case "":
@@ -103,7 +104,7 @@ func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, 
 		return err
 	}
 	s := newSession(client, labels, target, p)
-	s.from = addrPort(raw.RemoteAddr())
+	s.from = origdst.AddrPort(raw.RemoteAddr())
 	clients.Serve(c, door.Either, func(c message.Client) { in.carry(c, s, stack) }, free)
 	return nil
 }

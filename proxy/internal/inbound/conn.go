@@ -18,6 +18,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/door"
 	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/origdst"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
@@ -75,7 +76,7 @@ func (in *Inbound) survive(raw net.Conn, release func()) {
 func (in *Inbound) target(raw *net.TCPConn) (_ netip.AddrPort, direct bool) {
 	dst, redirected := in.origDst(raw)
 	if !redirected {
-		dst = addrPort(raw.LocalAddr())
+		dst = origdst.AddrPort(raw.LocalAddr())
 	}
 	return dst, !redirected || dst.Port() == in.Addr().Port()
 }
@@ -106,7 +107,7 @@ func (in *Inbound) redirected(ctx context.Context, raw *net.TCPConn, target neti
 // byPolicy follows the table in spec/proxy.md §10.2. An error leaves the
 // connection and done to the caller.
 func (in *Inbound) byPolicy(ctx context.Context, raw net.Conn, target netip.AddrPort, p *port, done func()) error {
-	client := allow.Client{Addr: addrPort(raw.RemoteAddr()).Addr()}
+	client := allow.Client{Addr: origdst.AddrPort(raw.RemoteAddr()).Addr()}
 	protocol := p.policy().Protocol
 	if protocol == allow.Opaque { // the server may speak first: do not wait for a hello
 		return in.tcp(ctx, raw, newSession(client, tell.NoTLS(tell.PortSkipped), target, p), done)
@@ -130,7 +131,7 @@ func (in *Inbound) byPolicy(ctx context.Context, raw net.Conn, target netip.Addr
 		labels = tell.OpaqueTLS(hello.SNI)
 	}
 	s := newSession(client, labels, target, p)
-	s.from = addrPort(raw.RemoteAddr())
+	s.from = origdst.AddrPort(raw.RemoteAddr())
 	kind, c, err := in.protocol(ctx, c, s, p.policy())
 	if err != nil {
 		return err
@@ -228,15 +229,6 @@ func isIO(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-func addrPort(a net.Addr) netip.AddrPort {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	ap := tcp.AddrPort()
-	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
 }
 
 func portText(n uint16) string { return strconv.Itoa(int(n)) }

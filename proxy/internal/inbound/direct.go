@@ -12,6 +12,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/detect"
 	"github.com/weftmesh/weft/proxy/internal/header"
 	"github.com/weftmesh/weft/proxy/internal/identity"
+	"github.com/weftmesh/weft/proxy/internal/origdst"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -68,9 +69,9 @@ func (in *Inbound) direct(ctx context.Context, raw *net.TCPConn, local netip.Add
 		return err
 	}
 	p.await(ctx)
-	client := allow.Client{Addr: addrPort(raw.RemoteAddr()).Addr(), TLS: allow.Terminated, ID: id}
+	client := allow.Client{Addr: origdst.AddrPort(raw.RemoteAddr()).Addr(), TLS: allow.Terminated, ID: id}
 	s := newSession(client, tell.ClientTLS(id), target, p)
-	s.from, s.gateway = addrPort(raw.RemoteAddr()), name
+	s.from, s.gateway = origdst.AddrPort(raw.RemoteAddr()), name
 	kind := detect.Opaque
 	switch h.Session {
 	case header.HTTP1:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/header"
+	"github.com/weftmesh/weft/proxy/internal/origdst"
 )
 
 func TestDrain(t *testing.T) {
@@ -166,6 +167,6 @@ func TestAdminPort(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.path, res.StatusCode, tt.want)
 		}
 	}
-	labels := map[string]string{"direction": "inbound", "target_port": portText(addrPort(l.Addr()).Port()), "client_id": alice, "status_code": "200", "classification": "success"}
+	labels := map[string]string{"direction": "inbound", "target_port": portText(origdst.AddrPort(l.Addr()).Port()), "client_id": alice, "status_code": "200", "classification": "success"}
 	eventually(t, "the request to be counted", func() bool { return w.seriesOf("response_total", labels) == 1 })
 }

@@ -14,7 +14,7 @@ import (
 // false when nothing was redirected: the kernel knows no entry, or the entry is
 // the address that accepted the connection.
 func Of(c *net.TCPConn) (netip.AddrPort, bool) {
-	local, remote := addrPort(c.LocalAddr()), addrPort(c.RemoteAddr())
+	local, remote := AddrPort(c.LocalAddr()), AddrPort(c.RemoteAddr())
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return netip.AddrPort{}, false
@@ -51,7 +51,8 @@ func ask(fd int, v4 bool) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(netip.AddrFrom16(info.Addr.Addr).Unmap(), binary.BigEndian.Uint16(port[:])), nil
 }
 
-func addrPort(a net.Addr) netip.AddrPort {
+// AddrPort is a TCP address as it is compared: IPv4 wherever it is one, without a zone.
+func AddrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.AddrPort{}

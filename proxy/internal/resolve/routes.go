@@ -81,31 +81,11 @@ func httpRule(r *outpb.HttpRoute_Rule) (Rule, error) {
 			out.Retry.Statuses = append(out.Retry.Statuses, StatusRange{low, high})
 		}
 	}
-	switch d := r.GetBackends().GetKind().(type) {
-	case *outpb.HttpRoute_Distribution_Empty_:
+	d := r.GetBackends()
+	if d.GetEmpty() != nil {
 		return out, nil
-	case *outpb.HttpRoute_Distribution_FirstAvailable_:
-		for _, b := range d.FirstAvailable.GetBackends() {
-			if err := out.httpBackend(SplitFirst, b, 1); err != nil {
-				return out, err
-			}
-		}
-	case *outpb.HttpRoute_Distribution_RandomAvailable_:
-		for _, b := range d.RandomAvailable.GetBackends() {
-			if err := out.httpBackend(SplitRandom, b.GetBackend(), b.GetWeight()); err != nil {
-				return out, err
-			}
-		}
 	}
-	return out, out.Backends.check()
-}
-
-func (r *Rule) httpBackend(kind SplitKind, b *outpb.HttpRoute_RouteBackend, weight uint32) error {
-	filters, err := httpFilters(b.GetFilters())
-	if err != nil {
-		return err
-	}
-	return r.Backends.add(kind, b.GetBackend(), weight, filters)
+	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), httpFilters)
 }
 
 func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
@@ -132,31 +112,46 @@ func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
 		out.Retry = retryOf(retry)
 		out.Retry.GRPC = codesOf(retry.GetConditions())
 	}
-	switch d := r.GetBackends().GetKind().(type) {
-	case *outpb.GrpcRoute_Distribution_Empty_:
+	d := r.GetBackends()
+	if d.GetEmpty() != nil {
 		return out, nil
-	case *outpb.GrpcRoute_Distribution_FirstAvailable_:
-		for _, b := range d.FirstAvailable.GetBackends() {
-			if err := out.grpcBackend(SplitFirst, b, 1); err != nil {
-				return out, err
-			}
-		}
-	case *outpb.GrpcRoute_Distribution_RandomAvailable_:
-		for _, b := range d.RandomAvailable.GetBackends() {
-			if err := out.grpcBackend(SplitRandom, b.GetBackend(), b.GetWeight()); err != nil {
-				return out, err
-			}
-		}
 	}
-	return out, out.Backends.check()
+	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), grpcFilters)
 }
 
-func (r *Rule) grpcBackend(kind SplitKind, b *outpb.GrpcRoute_RouteBackend, weight uint32) error {
-	filters, err := grpcFilters(b.GetFilters())
-	if err != nil {
-		return err
+// filtered is a backend of either protocol, with filters of kind F; weighted is one that
+// takes a share.
+type (
+	filtered[F any] interface {
+		GetBackend() *outpb.Backend
+		GetFilters() []F
 	}
-	return r.Backends.add(kind, b.GetBackend(), weight, filters)
+	weighted[B any] interface {
+		GetWeight() uint32
+		GetBackend() B
+	}
+)
+
+// addBackends takes those of whichever kind of split there is, and judges the whole.
+func addBackends[B filtered[F], W weighted[B], F any](to *Split, first []B, random []W, read func([]F) ([]Filter, error)) error {
+	add := func(kind SplitKind, b B, weight uint32) error {
+		filters, err := read(b.GetFilters())
+		if err != nil {
+			return err
+		}
+		return to.add(kind, b.GetBackend(), weight, filters)
+	}
+	for _, b := range first {
+		if err := add(SplitFirst, b, 1); err != nil {
+			return err
+		}
+	}
+	for _, w := range random {
+		if err := add(SplitRandom, w.GetBackend(), w.GetWeight()); err != nil {
+			return err
+		}
+	}
+	return to.check()
 }
 
 func codesOf(c *outpb.GrpcRoute_Retry_Conditions) []int {
