@@ -82,7 +82,7 @@ func httpRule(r *outpb.HttpRoute_Rule) (Rule, error) {
 		}
 	}
 	d := r.GetBackends()
-	if d.GetEmpty() != nil {
+	if _, none := d.GetKind().(*outpb.HttpRoute_Distribution_Empty_); none {
 		return out, nil
 	}
 	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), httpFilters)
@@ -113,7 +113,7 @@ func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
 		out.Retry.GRPC = codesOf(retry.GetConditions())
 	}
 	d := r.GetBackends()
-	if d.GetEmpty() != nil {
+	if _, none := d.GetKind().(*outpb.GrpcRoute_Distribution_Empty_); none {
 		return out, nil
 	}
 	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), grpcFilters)
