@@ -79,9 +79,9 @@ func expected(in []byte) (all []Request) {
 // that the grammar finds in it, whole and in order, and nothing that is none.
 func Mutate(t *testing.T, b *Backend, n int, dial func() (net.Conn, error)) {
 	t.Helper()
-	seed := rand.Uint64()
+	seed := rand.Uint64() //nolint:gosec // no secret
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // no secret
 	forwarded := 0
 	for i := range n {
 		number := fmt.Sprintf("n%d", i)
