@@ -8,10 +8,8 @@
 package balance
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,9 +158,6 @@ func (b *Balancer[E, C]) Close(why error) {
 // Members is the set as it is now; it must not be changed.
 func (b *Balancer[E, C]) Members() []*Member[E, C] { return *b.now.Load() }
 
-// Waiting is how many requests wait for an endpoint.
-func (b *Balancer[E, C]) Waiting() int64 { return b.waiting.Load() }
-
 // Available reports whether a request would be sent, or could at least wait.
 func (b *Balancer[E, C]) Available() bool {
 	if !b.shut.Load() {
@@ -201,101 +196,6 @@ func (b *Balancer[E, C]) Hope(besides *Member[E, C]) bool {
 	return false
 }
 
-// wake lets waiting requests look again.
-func (b *Balancer[E, C]) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.bell)
-	b.bell = make(chan struct{})
-}
-
-func (b *Balancer[E, C]) listen() (<-chan struct{}, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bell, b.closed
-}
-
-// Try takes a place at an endpoint if one is ready. It prefers another than avoid.
-func (b *Balancer[E, C]) Try(avoid *Member[E, C]) (*Lease[E, C], bool) {
-	now := b.cfg.Clock()
-	members := *b.now.Load()
-	for range 4 { // a gate that shut in between costs a turn
-		m := pick(members, now, b.cfg.Dice, avoid)
-		if m == nil {
-			return nil, false
-		}
-		if l, ok := m.lease(now); ok {
-			if b.shut.Load() {
-				b.turn(true)
-			}
-			return l, true
-		}
-	}
-	return nil, false
-}
-
-// Prefer takes a place at the endpoint that is meant, if it is in the set and takes
-// requests.
-func (b *Balancer[E, C]) Prefer(is func(E) bool) (*Lease[E, C], bool) {
-	now := b.cfg.Clock()
-	for _, m := range b.Members() {
-		if is(m.Endpoint) {
-			return m.lease(now)
-		}
-	}
-	return nil, false
-}
-
-// Acquire takes a place at an endpoint, and waits for one to be ready if need be.
-func (b *Balancer[E, C]) Acquire(ctx context.Context, avoid *Member[E, C]) (*Lease[E, C], error) {
-	if l, ok := b.Try(avoid); ok {
-		return l, nil
-	}
-	if b.waiting.Add(1) > int64(b.cfg.Capacity) {
-		b.waiting.Add(-1)
-		return nil, ErrFull
-	}
-	defer b.waiting.Add(-1)
-	if told := b.cfg.Waited; told != nil {
-		began := b.cfg.Clock()
-		defer func() { told(b.cfg.Clock() - began) }()
-	}
-	failfast := time.NewTimer(b.cfg.Failfast)
-	defer failfast.Stop()
-	for {
-		bell, closed := b.listen()
-		if closed != nil {
-			return nil, closed
-		}
-		// After listening, so that no change is missed.
-		if l, ok := b.Try(avoid); ok {
-			return l, nil
-		}
-		if b.shut.Load() {
-			return nil, ErrFailfast
-		}
-		again, stop := b.next()
-		select {
-		case <-bell:
-		case <-again:
-		case <-failfast.C:
-			b.turn(false)
-			b.wake()
-		case <-ctx.Done():
-			stop()
-			return nil, context.Cause(ctx)
-		}
-		stop()
-	}
-}
-
-// turn opens or shuts the gate of all requests.
-func (b *Balancer[E, C]) turn(open bool) {
-	if b.shut.CompareAndSwap(open, !open) && b.cfg.Gate != nil {
-		b.cfg.Gate(open)
-	}
-}
-
 // Counts is how many members take requests now, and how many do not.
 func (b *Balancer[E, C]) Counts() (ready, pending int) {
 	now := b.cfg.Clock()
@@ -307,58 +207,4 @@ func (b *Balancer[E, C]) Counts() (ready, pending int) {
 		}
 	}
 	return ready, pending
-}
-
-// next rings when the first of the shut gates opens; never, if none will.
-func (b *Balancer[E, C]) next() (<-chan time.Time, func()) {
-	var first time.Duration
-	for _, m := range *b.now.Load() {
-		for _, g := range []*gate{&m.reach, &m.answers.gate} {
-			if at, ok := g.opens(); ok && (first == 0 || at < first) {
-				first = at
-			}
-		}
-	}
-	if first == 0 {
-		return nil, func() {}
-	}
-	t := time.NewTimer(max(first-b.cfg.Clock(), time.Millisecond))
-	return t.C, func() { t.Stop() }
-}
-
-// pick chooses the less loaded of two ready members taken at random.
-func pick[E, C any](members []*Member[E, C], now time.Duration, dice func(int) int, avoid *Member[E, C]) *Member[E, C] {
-	a := draw(members, now, dice, avoid, nil)
-	if a == nil {
-		if avoid != nil && avoid.ready(now) && slices.Contains(members, avoid) {
-			return avoid
-		}
-		return nil
-	}
-	b := draw(members, now, dice, avoid, a)
-	if b == nil || a.load.cost(now, a.pending.Load()) <= b.load.cost(now, b.pending.Load()) {
-		return a
-	}
-	return b
-}
-
-// draw takes a random ready member other than x and y, nil if there is none.
-func draw[E, C any](members []*Member[E, C], now time.Duration, dice func(int) int, x, y *Member[E, C]) *Member[E, C] {
-	n := len(members)
-	if n == 0 {
-		return nil
-	}
-	for range 3 {
-		if m := members[dice(n)]; m != x && m != y && m.ready(now) {
-			return m
-		}
-	}
-	// Few are ready: count on a random place to begin instead of on luck.
-	start := dice(n)
-	for i := range n {
-		if m := members[(start+i)%n]; m != x && m != y && m.ready(now) {
-			return m
-		}
-	}
-	return nil
 }
