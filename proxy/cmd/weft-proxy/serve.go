@@ -122,12 +122,11 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	start("admin", func(ctx context.Context) error { return in.ServeAdmin(ctx, adminAt, admin.New(answers)) })
 	start("identity", local.Run)
 	start("profiles", profiles.Run)
-	start("memory", wire.Ebb)
+	start("memory", func(ctx context.Context) error { return wire.Ebb(ctx, unmapper(log)) })
 	w.start(start)
 	start("inbound", in.Run)
 	start("outbound", from.Run)
 	go waiting(running, local, log)
-	go unmapStart(running, local.Ready(), log)
 
 	select {
 	case <-ctx.Done():

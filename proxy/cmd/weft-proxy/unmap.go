@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,35 +11,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// startedAfter is when code that only a start needs has run, most likely.
-const startedAfter = 10 * time.Second
-
-// unmapStart takes the binary's pages out of the process when it has had its first
-// certificate for a while: most are code and tables of parsers, registries and
-// the start, and are not used again. One that is comes back from the page cache
-// with its neighbours. Otherwise the kernel, which maps what is near as well, counts
-// nearly all of the binary as resident and in use, and gives it up last when memory
-// is short.
-func unmapStart(ctx context.Context, ready <-chan struct{}, log *slog.Logger) {
-	select {
-	case <-ready:
-	case <-ctx.Done():
-		return
-	}
-	t := time.NewTimer(startedAfter)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-		return
-	}
-	if err := unmapBinary(); err != nil {
-		log.Debug("the binary stays in memory", "error", err)
+// unmapper takes the binary's pages out of the process, which is calm: most are code
+// and tables of parsers, registries and the start, and are not used again. One that is
+// comes back from the page cache with its neighbours. Otherwise the kernel, which
+// maps what is near as well, counts nearly all of the binary as resident and in use,
+// and gives it up last when memory is short.
+func unmapper(log *slog.Logger) func() {
+	return func() {
+		if err := unmapBinary(); err != nil {
+			log.Debug("the binary stays in memory", "error", err)
+		}
 	}
 }
 

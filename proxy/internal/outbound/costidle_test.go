@@ -233,7 +233,7 @@ func testBurst(t *testing.T) {
 	const peers, size = 300, 1 << 20
 	ctx, cancel := context.WithCancel(t.Context())
 	ebbing := make(chan struct{})
-	go func() { defer close(ebbing); _ = wire.Ebb(ctx) }()
+	go func() { defer close(ebbing); _ = wire.Ebb(ctx, func() {}) }()
 	defer func() { cancel(); <-ebbing }()
 	p := startPair(t, "all-authenticated")
 	app := serveHTTP(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))

@@ -15,14 +15,15 @@ const (
 	ebbSlack = 4 << 20
 	// ebbCalm is how much may be allocated between two looks for the proxy to be
 	// calm, in bytes. A busy one collects by itself.
-	ebbCalm = 1 << 20
+	ebbCalm = 4 << 20
 )
 
 // Ebb gives memory back to the system after a burst, until ctx ends. The runtime
 // collects when the heap has grown, and a proxy that has become calm grows it no
 // more: what a burst has left in pools would stay for minutes (complaints F18, F21).
 // A collection that finds little to give back is not repeated until there is more.
-func Ebb(ctx context.Context) error {
+// also is called with each, for what else may be given back then.
+func Ebb(ctx context.Context, also func()) error {
 	var e ebb
 	tick := time.NewTicker(ebbEvery)
 	defer tick.Stop()
@@ -34,6 +35,7 @@ func Ebb(ctx context.Context) error {
 			if e.due(read()) {
 				runtime.GC() // what is in pools dies with the second
 				debug.FreeOSMemory()
+				also()
 				e.held = read().held
 			}
 		}
