@@ -3,6 +3,10 @@ package soak
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,10 +19,16 @@ import (
 type held struct {
 	routines, files int
 	bytes           float64 // of memory
+	own             float64 // of those, not the binary's
+	live            float64 // of those, reachable; 0 if not looked at
 }
 
 func (h held) String() string {
-	return fmt.Sprintf("%d goroutines, %d descriptors, %.1f MB", h.routines, h.files, h.bytes/1e6)
+	text := fmt.Sprintf("%d goroutines, %d descriptors, %.1f MB", h.routines, h.files, h.bytes/1e6)
+	if h.live > 0 {
+		text += fmt.Sprintf(", %.1f its own, %.2f reachable", h.own/1e6, h.live/1e6)
+	}
+	return text
 }
 
 // holds asks a proxy for its own metrics.
@@ -46,31 +56,93 @@ func holds(p *proc.Process) (held, error) {
 	if h.routines == 0 || h.files == 0 || h.bytes == 0 {
 		return h, fmt.Errorf("the metrics of %s lack goroutines, descriptors or memory", p.Admin)
 	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return h, fmt.Errorf("looking at a proxy: %w", err)
+	}
+	_, own, _ := strings.Cut(string(status), "RssAnon:")
+	if _, err := fmt.Sscan(own, &h.own); err != nil {
+		return h, fmt.Errorf("reading how much memory is a proxy's own: %w", err)
+	}
+	h.own *= 1024
 	return h, nil
 }
 
-// rest waits until what the proxies hold has not become less for a while: idle
-// connections go, and what is cached.
-func rest(t *testing.T, proxies []*proc.Process) []held {
+// rest waits until what the proxies hold has not become less for as long: idle
+// connections go, and what is cached, and memory goes back to the system.
+func rest(t *testing.T, proxies []*proc.Process, long time.Duration) []held {
 	t.Helper()
 	least := make([]held, len(proxies))
 	last := time.Now() // that something went
-	for tick := time.NewTicker(100 * time.Millisecond); time.Since(last) < 3*time.Second; <-tick.C {
+	// Asked more often, a proxy would not rest.
+	for tick := time.NewTicker(long / 20); time.Since(last) < long; <-tick.C {
 		for i, p := range proxies {
 			h, err := holds(p)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if was := least[i]; was.routines == 0 || h.routines < was.routines || h.files < was.files {
-				last = time.Now()
-				if was.routines == 0 {
-					least[i] = h
-				}
+			was := least[i]
+			if was.routines == 0 {
+				least[i], last = h, time.Now()
+				continue
 			}
-			least[i] = held{min(least[i].routines, h.routines), min(least[i].files, h.files), h.bytes}
+			if h.routines < was.routines || h.files < was.files || h.own < was.own-slack {
+				last = time.Now()
+			}
+			least[i] = held{routines: min(was.routines, h.routines), files: min(was.files, h.files), bytes: min(was.bytes, h.bytes), own: min(was.own, h.own)}
 		}
 	}
+	for i, p := range proxies {
+		least[i].live = reachable(t, p)
+	}
 	return least
+}
+
+// reachable is what is left of a proxy's heap after collections, in bytes. What is
+// in pools dies with the second.
+func reachable(t *testing.T, p *proc.Process) float64 {
+	t.Helper()
+	var n float64
+	for range 3 {
+		_, after, _ := strings.Cut(string(profile(t, p, "&debug=1")), "# HeapAlloc = ")
+		line, _, _ := strings.Cut(after, "\n")
+		var err error
+		if n, err = strconv.ParseFloat(line, 64); err != nil {
+			t.Fatalf("reading a heap profile: %v", err)
+		}
+	}
+	return n
+}
+
+// keep writes a proxy's heap profile to a file, if asked to.
+func keep(t *testing.T, p *proc.Process, name string) {
+	t.Helper()
+	if *profiles == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*profiles, name), profile(t, p, ""), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// profile collects garbage and reads a heap profile, which may be long.
+func profile(t *testing.T, p *proc.Process, how string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.Admin+"/debug/pprof/heap?gc=1"+how, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Timeout: patience}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 256<<20))
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("reading a heap profile: %s, %v", res.Status, err)
+	}
+	return body
 }
 
 // slope is how a proxy's memory changes while there is traffic.

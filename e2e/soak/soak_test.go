@@ -25,10 +25,15 @@ import (
 var (
 	long    = flag.Duration("for", 3*time.Second, "how long to let traffic run")
 	workers = flag.Int("workers", 2, "clients of each kind of traffic")
+	// go tool pprof -base FILE FILE shows what has been added between two rests.
+	profiles = flag.String("profiles", "", "directory for the proxies' heap profiles at rest")
 )
 
 const (
 	clientIP, serverIP = "127.9.2.1", "127.9.2.2"
+	// slack is what may be reachable besides, in bytes: tables grow with what they have
+	// seen, up to bounds of theirs.
+	slack = 1 << 20
 	// patience is how long one exchange may take on a machine that does much else.
 	patience = 2 * time.Minute
 )
@@ -55,16 +60,31 @@ func TestSoak(t *testing.T) {
 		p.Endpoints(name, meshed(all)...)
 	}
 
-	// What the proxies hold when they have worked and rest.
-	run(t, p, proxies, apps, time.Second)
-	before := rest(t, proxies)
+	// What the proxies hold when they have worked and rest. In a long run tables have
+	// time to become full, and memory to go back.
+	warm, calm := time.Second, 3*time.Second
+	if *long >= time.Minute {
+		warm, calm = *long/10, 20*time.Second
+	}
+	run(t, p, proxies, apps, warm)
+	before := rest(t, proxies, calm)
+	for i, sidecar := range proxies {
+		keep(t, sidecar, fmt.Sprintf("before-%d.pb.gz", i))
+	}
 	run(t, p, proxies, apps, *long)
-	after := rest(t, proxies)
+	after := rest(t, proxies, calm)
 	for i, was := range before {
+		keep(t, proxies[i], fmt.Sprintf("after-%d.pb.gz", i))
 		is := after[i]
 		t.Logf("proxy %d at rest: %v, then %v", i, was, is)
 		if is.files > was.files+8 || is.routines > was.routines+16 {
 			t.Errorf("proxy %d holds at rest %v, before %v", i, is, was)
+		}
+		if *long >= time.Minute && is.own > was.own*1.1+2*slack {
+			t.Errorf("proxy %d holds %.1f MB of its own at rest, before it were %.1f", i, is.own/1e6, was.own/1e6)
+		}
+		if is.live > was.live*1.2+slack {
+			t.Errorf("%.2f MB of proxy %d are reachable at rest, before it were %.2f", is.live/1e6, i, was.live/1e6)
 		}
 	}
 	if p.Signed() < 4 {
