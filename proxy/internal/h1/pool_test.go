@@ -79,7 +79,7 @@ func TestPoolKeepsHostsApart(t *testing.T) {
 		if n := open.Load(); n != 3 {
 			t.Errorf("%d connections are open, not one for each of 3 hosts", n)
 		}
-		time.Sleep(2 * time.Second) //nolint:forbidigo // in a bubble: time passes by itself
+		time.Sleep(2 * time.Second) //nolint:forbidigo // virtual time
 		synctest.Wait()
 		if n := open.Load(); n != 0 || p.kept != 0 || p.hosts != nil {
 			t.Errorf("%d connections are open when all have been idle for long; %d kept, hosts %v", n, p.kept, p.hosts)
@@ -104,7 +104,7 @@ func TestPoolBoundsHosts(t *testing.T) {
 		favourite := Host{Name: "favourite"}
 		ask(t, p, favourite)
 		for i := range 4 * maxHosts {
-			time.Sleep(time.Millisecond) //nolint:forbidigo // in a bubble: time passes by itself
+			time.Sleep(time.Millisecond) //nolint:forbidigo // virtual time
 			ask(t, p, Host{Name: fmt.Sprint(i)})
 			if !ask(t, p, favourite) {
 				t.Fatalf("after %d other hosts the favourite's connection was closed", i)
