@@ -21,11 +21,11 @@ type Call struct {
 	host Host
 
 	req      *message.Request
-	used     bool // a request has been answered on it before
-	idle     time.Time
-	sent     atomic.Bool // bytes of this request have gone out
-	heard    bool        // a byte of the answer has come
-	framing  framing     // of the request's body
+	used     bool          // a request has been answered on it before
+	idle     time.Duration // since when, by clock
+	sent     atomic.Bool   // bytes of this request have gone out
+	heard    bool          // a byte of the answer has come
+	framing  framing       // of the request's body
 	left     int64
 	out      []byte
 	finished atomic.Bool // the question is whole

@@ -135,7 +135,11 @@ func (x *Exchange) Respond(r *message.Response) error {
 		x.keep = false
 	}
 	x.closing = !x.keep
-	x.room(1024)
+	room := int64(1 << 10) // a small body goes out with the head
+	if 0 < r.Length && r.Length < together-room {
+		room += r.Length
+	}
+	x.room(int(room))
 	x.out, x.framing = appendResponse(x.out, r, x.req.Version, x.req.Method, x.closing)
 	x.left = r.Length
 	return nil

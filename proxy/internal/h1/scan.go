@@ -67,12 +67,13 @@ func headEnd(b []byte, from int) int {
 
 // cut takes the first line off, without its end. strict demands CR LF.
 func cut(s string, strict bool) (line, rest string, err error) {
-	line, rest, ended := strings.Cut(s, "\n")
-	if !ended {
+	end := strings.IndexByte(s, '\n')
+	if end < 0 {
 		return "", "", errEnding
 	}
-	if strings.HasSuffix(line, "\r") {
-		line = line[:len(line)-1]
+	line, rest = s[:end], s[end+1:]
+	if end > 0 && s[end-1] == '\r' {
+		line = s[:end-1]
 	} else if strict {
 		return "", "", errEnding
 	}
@@ -272,8 +273,10 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 		if line[0] == ' ' || line[0] == '\t' {
 			return nil, errFold
 		}
-		name, v, found := strings.Cut(line, ":")
-		v = strings.Trim(v, " \t")
+		name, v, found := line, "", false
+		if colon := strings.IndexByte(line, ':'); colon >= 0 {
+			name, v, found = line[:colon], trim(line[colon+1:]), true
+		}
 		switch {
 		case !value(v):
 			return nil, errValue
@@ -370,7 +373,30 @@ var tchar = func() (t [256]bool) {
 	return t
 }()
 
+// trim removes the white space around a field's value (RFC 9110 §5.6.3).
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// value reports whether s may be a field's value. Eight bytes are looked at together,
+// for as long as none is suspicious.
 func value(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(s) >= 8 {
+		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		del := w ^ 0x7f*ones
+		if ((w-' '*ones)&^w|(del-ones)&^del)&high != 0 { // below a space, or DEL
+			break
+		}
+		s = s[8:]
+	}
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return false
