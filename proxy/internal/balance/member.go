@@ -86,6 +86,10 @@ type Lease[E, C any] struct {
 	probeReach, probeAnswers bool
 }
 
+// Began is when the place was taken, by the balancer's clock, and later when there
+// was a connection.
+func (l *Lease[E, C]) Began() time.Duration { return time.Duration(l.began.Load()) }
+
 // Sending tells that there is a connection: response time counts from here, or
 // an endpoint would look slow for the one request that had to connect.
 func (l *Lease[E, C]) Sending() { l.began.Store(int64(l.b.cfg.Clock())) }
@@ -132,7 +136,9 @@ func (l *Lease[E, C]) End(v Verdict) {
 		}
 		l.reach.release()
 	}
-	l.answers.record(l.b.cfg.Accrual, l.b.cfg.Clock(), v, l.probeAnswers, l.b.cfg.Chance())
+	if cfg := &l.b.cfg; !cfg.Accrual.off() {
+		l.answers.record(cfg.Accrual, cfg.Clock(), v, l.probeAnswers, cfg.Chance())
+	}
 	if l.probeReach || l.probeAnswers {
 		l.b.wake()
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
@@ -60,8 +61,15 @@ type Endpoint struct {
 	h1 h1.Pool
 	h2 h2.Line
 
+	last atomic.Pointer[told] // that was made last: mostly there is one
 	mu   sync.Mutex
 	http map[string]*tell.HTTP // by authority
+}
+
+// told counts the requests for an authority.
+type told struct {
+	authority string
+	http      *tell.HTTP
 }
 
 // maxAuthorities bounds the metric handles an endpoint keeps: clients make up
@@ -125,6 +133,9 @@ func (e *Endpoint) tlsLabels() tell.Labels {
 
 // Tell is the handle that counts requests for an authority.
 func (e *Endpoint) Tell(authority string) *tell.HTTP {
+	if last := e.last.Load(); last != nil && last.authority == authority {
+		return last.http
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	h := e.http[authority]
@@ -135,6 +146,7 @@ func (e *Endpoint) Tell(authority string) *tell.HTTP {
 		authority = strings.Clone(authority) // it is borrowed for the time of the request
 		h = e.deps.Metrics.HTTP(e.labels.With("authority", authority))
 		e.http[authority] = h
+		e.last.Store(&told{authority, h})
 	}
 	return h
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
-	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
@@ -14,7 +13,7 @@ import (
 type frames struct {
 	message.Body
 	c     *counts
-	ended atomic.Int64 // in Unix nanoseconds; 0 before
+	ended atomic.Int64 // by clock; 0 before
 }
 
 // Next is message.Body's.
@@ -24,7 +23,7 @@ func (f *frames) Next() ([]byte, error) {
 	case err == nil:
 		f.c.requestFrames.Observe(float64(len(p)))
 	case errors.Is(err, io.EOF) && f.ended.Load() == 0:
-		f.ended.Store(time.Now().UnixNano())
+		f.ended.Store(int64(clock()))
 	}
 	return p, err
 }

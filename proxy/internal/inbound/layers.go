@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/fate"
@@ -204,7 +205,7 @@ func (in *Inbound) tell(next handler) handler {
 				x.end.Error = "CANCEL"
 			}
 			x.end.Success = x.end.Error == "" && x.succeeded()
-			call.over(x.end, x.frames.ended.Load())
+			call.over(x.end, time.Duration(x.frames.ended.Load()))
 		}()
 		next(x)
 	}

@@ -70,9 +70,9 @@ type exchange struct {
 	body      *relay.Replay // nil if there is none
 	guard     relay.Guard   // ends what is under way when the client goes or time is up
 	pool      *pool         // of the last attempt
-	began     time.Time
-	frames    sized      // the request's body
-	from      *routeTell // the backend of the last attempt
+	began     time.Duration // since the proxy's start, as all times of requests
+	frames    sized         // the request's body
+	from      *routeTell    // the backend of the last attempt
 	tries     int
 	timed     bool // timers know of it
 	whole     bool // it has ended as it should, and nobody else knows of it
@@ -117,7 +117,7 @@ func (x *exchange) free() {
 func (o *Outbound) handle(m message.Client, c *client) {
 	r := m.Request()
 	x := exchanges.Get().(*exchange)
-	x.Client, x.o, x.r, x.client, x.began, x.grpc = m, o, r, c, time.Now(), r.GRPC()
+	x.Client, x.o, x.r, x.client, x.began, x.grpc = m, o, r, c, o.since(), r.GRPC()
 	defer x.free()
 	t, at, err := x.target()
 	if err != nil {
@@ -214,8 +214,9 @@ func (x *exchange) fail(err error) {
 		x.o.log.Info("request failed", "method", x.r.Method, "authority", x.authority, "status", f.status, "client", x.client.addr.String(), "error", err)
 	}
 	if x.rule != nil {
-		x.told().end(time.Since(x.began), 0, "", f.short)
-		x.rule.profile.end(false, f.status, false, time.Since(x.began))
+		took := x.o.since() - x.began
+		x.told().end(took, 0, "", f.short)
+		x.rule.profile.end(false, f.status, false, took)
 	}
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok && x.r.Version == message.HTTP2 {
 		x.Break(reset) // what the peer said of the stream is said of this one

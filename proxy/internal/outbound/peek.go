@@ -54,7 +54,7 @@ func (x *exchange) deposit() {
 	}
 }
 
-// since is the time of budgets.
+// since is the time of balancers, budgets and requests.
 func (o *Outbound) since() time.Duration { return time.Since(o.began) }
 
 // judge tells the balancer of an answer that counts against its endpoint beyond

@@ -56,6 +56,7 @@ func (o *Outbound) open(b resolve.Backend, a resolve.Accrual, q config.Queue) *p
 		Same:       resolve.Endpoint.Equal,
 		Open:       func(m *member) *endpoint.Endpoint { return endpoint.New(m.Endpoint, &o.endpoints, m) },
 		Close:      (*endpoint.Endpoint).Close,
+		Clock:      o.since,
 		DefaultRTT: b.Load.DefaultRTT, Decay: b.Load.Decay, Penalty: b.Load.Penalty, MaxRetryAfter: b.Load.MaxRetryAfter,
 		SlowStart: slowStart,
 		Connect:   balance.Backoff(cfg.Backoff),

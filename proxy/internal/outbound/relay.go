@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/classify"
@@ -97,7 +96,7 @@ func (x *exchange) respond(t *try) error {
 		return x.switched(t)
 	case res.Status < 200:
 		t.answer.Drop()
-		t.end(tell.End{Error: "IO"}, balance.Failure)
+		t.end(tell.End{Error: "IO"}, balance.Failure, x.o.since())
 		return relay.ErrStatus // a switch that nobody asked for
 	}
 	leaves := t.leaves()
@@ -160,9 +159,10 @@ func (x *exchange) finish(t *try, err error) {
 	if t.res.Status == 429 || e.GRPC == "8" {
 		verdict = balance.Limited
 	}
-	t.end(e, verdict)
-	x.told().end(time.Since(x.began), e.Status, e.GRPC, e.Error)
-	x.rule.profile.end(false, e.Status, e.Success, time.Since(x.began))
+	now := x.o.since()
+	t.end(e, verdict, now)
+	x.told().end(now-x.began, e.Status, e.GRPC, e.Error)
+	x.rule.profile.end(false, e.Status, e.Success, now-x.began)
 }
 
 // status is grpc-status, "" if there is none.

@@ -32,7 +32,7 @@ type try struct {
 	lease   *lease
 	backend *backend
 	call    tell.Call
-	began   time.Time
+	began   time.Duration
 	timer   *time.Timer // of the attempt's own timeout
 	route   *profileTell
 	watched watched
@@ -137,7 +137,7 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			if !x.afford() {
 				return t, nil
 			}
-			t.drop()
+			t.drop(x.o.since())
 		} else {
 			moved := x.moves(err, m, moves)
 			if !moved && safe && !resent && lost(err) {
@@ -277,7 +277,7 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 	if x.tries > 1 {
 		t = new(try)
 	}
-	t.lease, t.backend, t.began, t.route = l, b, time.Now(), x.rule.profile
+	t.lease, t.backend, t.began, t.route = l, b, l.Began(), x.rule.profile
 	x.guard.Set(&t.guard)
 	if more && x.retry.Timeout > 0 || x.limits.Attempt > 0 {
 		within, cancel := context.WithCancelCause(ctx)
@@ -337,7 +337,7 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 }
 
 // drop ends an attempt whose response is not used.
-func (t *try) drop() {
+func (t *try) drop(now time.Duration) {
 	grpc := t.res.Fields.Get("grpc-status")
 	if grpc == "" {
 		grpc = t.body.Trailer().Get("grpc-status")
@@ -347,7 +347,7 @@ func (t *try) drop() {
 		verdict = balance.Limited
 	}
 	t.answer.Drop()
-	t.end(tell.End{Status: t.res.Status, GRPC: tell.Code(grpc), Success: false}, verdict)
+	t.end(tell.End{Status: t.res.Status, GRPC: tell.Code(grpc), Success: false}, verdict, now)
 }
 
 // isRead reports whether an error is one of reading the response.
@@ -363,16 +363,17 @@ func (t *try) fail(x *exchange, err error) {
 		verdict = balance.Neutral
 	}
 	f := faultOf(err)
-	t.end(tell.End{Error: f.short}, verdict)
+	t.end(tell.End{Error: f.short}, verdict, x.o.since())
 }
 
-func (t *try) end(e tell.End, v balance.Verdict) {
+// end counts the end of an attempt at a time.
+func (t *try) end(e tell.End, v balance.Verdict, now time.Duration) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
 	t.watched.over(t, e)
 	t.route.end(true, e.Status, e.Success, 0)
-	t.call.End(e)
-	t.backend.tell.end(time.Since(t.began), e.Status, e.GRPC, e.Error)
+	t.call.End(e, now-t.began)
+	t.backend.tell.end(now-t.began, e.Status, e.GRPC, e.Error)
 	t.lease.End(v)
 }

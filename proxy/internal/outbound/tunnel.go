@@ -139,7 +139,7 @@ func (x *exchange) switched(t *try) error {
 	peer, ok := t.answer.Tunnel()
 	if !ok {
 		t.answer.Drop()
-		t.end(tell.End{Status: res.Status, Error: "UNKNOWN"}, balance.Neutral)
+		t.end(tell.End{Status: res.Status, Error: "UNKNOWN"}, balance.Neutral, x.o.since())
 		return fmt.Errorf("the endpoint switched protocols unasked")
 	}
 	x.guard.Set(nil)

@@ -18,7 +18,7 @@ type Question struct {
 	Guard   *Guard  // is told what to end
 	// Interim passes 1xx answers on; nil wants none.
 	Interim func(*message.Response) error
-	Sending interface{ Sending() } // is told when there is a connection to send on; may be nil
+	Sending interface{ Sending() } // is told when there is a connection to send on, if that had to be made; may be nil
 }
 
 // An Answer is the head of an answer, and its body. Close or Drop must be called,
@@ -86,7 +86,9 @@ func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		q.sending()
+		if !call.Used() { // one that was there already is sent on at once
+			q.sending()
+		}
 		a, err := ask1(call, pool, &q)
 		if err == nil {
 			a.once = once

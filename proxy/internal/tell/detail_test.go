@@ -38,8 +38,8 @@ func TestLevels(t *testing.T) {
 		for _, direction := range []string{"inbound", "outbound"} {
 			l := Labels{{"direction", direction}, {"authority", fmt.Sprint("web-", i)}}
 			h := m.HTTP(l)
-			h.Start().End(End{Status: 200, Success: true})
-			h.Start().End(End{Status: 500})
+			h.Start().End(End{Status: 200, Success: true}, 0)
+			h.Start().End(End{Status: 500}, 0)
 			m.TCP(l.With("peer", "src")).Start()
 			m.TCP(l.With("peer", "dst")).Start()
 			m.Counter(InboundHTTPErrors, l.With("error", "i/o")).Inc()

@@ -61,12 +61,8 @@ func TestHTTPSpeaksLinkerd(t *testing.T) {
 	labels := Labels{{"direction", "outbound"}, {"authority", "web:80"}}.
 		And(Target(netip.MustParseAddrPort("10.0.0.1:8080"))).And(ServerTLS("web.shop")).And(Dst(map[string]string{"service": "web", "k8s.io/x": "y"}))
 	h := m.HTTP(labels)
-	call := h.Start()
-	c.advance(7 * time.Millisecond)
-	call.End(End{Status: 200, GRPC: "0", Success: true})
-	call = h.Start()
-	c.advance(time.Minute)
-	call.End(End{Error: "IO"})
+	h.Start().End(End{Status: 200, GRPC: "0", Success: true}, 7*time.Millisecond)
+	h.Start().End(End{Error: "IO"}, time.Minute)
 	const common = `authority="web:80",%sdirection="outbound",dst_k8s_io_x="y",dst_service="web",%sserver_id="web.shop",%starget_addr="10.0.0.1:8080",target_ip="10.0.0.1",target_port="8080",tls="true"`
 	lines := text(t, m)
 	for _, want := range []string{
@@ -194,7 +190,7 @@ func TestPeersCannotMakeUpStatuses(t *testing.T) {
 	m := New(Config{})
 	h := m.HTTP(nil)
 	for i := range 1000 {
-		h.Start().End(End{Status: 200, GRPC: fmt.Sprint("made up ", i)})
+		h.Start().End(End{Status: 200, GRPC: fmt.Sprint("made up ", i)}, 0)
 	}
 	if got := text(t, m); !slices.Contains(got, `response_total{classification="failure",grpc_status="2",status_code="200"} 1000`) {
 		t.Errorf("%d lines", len(got))
@@ -209,7 +205,7 @@ func TestManyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for i := range 500 {
 				h := m.HTTP(Labels{{"a", fmt.Sprint((w + i) % 20)}})
-				h.Start().End(End{Status: 200 + i%3, Success: true})
+				h.Start().End(End{Status: 200 + i%3, Success: true}, 0)
 			}
 		})
 	}
@@ -226,7 +222,7 @@ func BenchmarkCall(b *testing.B) {
 	h := New(Config{}).HTTP(Labels{{"a", "b"}})
 	b.ReportAllocs()
 	for b.Loop() {
-		h.Start().End(End{Status: 200, Success: true})
+		h.Start().End(End{Status: 200, Success: true}, time.Millisecond)
 	}
 }
 
@@ -234,6 +230,6 @@ func ExampleMetrics_HTTP() {
 	m := New(Config{})
 	h := m.HTTP(Labels{{"direction", "inbound"}}.And(ClientTLS("web.shop"))) // bound once
 	call := h.Start()                                                        // per request
-	call.End(End{Status: 200, Success: true})
+	call.End(End{Status: 200, Success: true}, 7*time.Millisecond)
 	// Output:
 }
