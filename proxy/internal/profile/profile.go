@@ -39,6 +39,7 @@ type Profiles struct {
 	idle   time.Duration // how long one is followed that nobody asks for
 	log    *slog.Logger
 
+	last  atomic.Pointer[name] // that was found last: mostly there is one; set with mu held
 	mu    sync.RWMutex
 	names map[string]*name // by authority, as clients write it
 	life  context.Context  // set by Run
@@ -48,8 +49,11 @@ type name struct {
 	routes atomic.Pointer[[]*Route]
 	first  chan struct{} // closed when the profile is known, or will not be
 	once   sync.Once
-	used   atomic.Int64 // Unix nanoseconds
+	used   atomic.Bool // since the last sweep
+	since  time.Time   // when a sweep found it used; guarded by Profiles.mu
 	cancel context.CancelFunc
+
+	authority string
 }
 
 // New returns profiles that know nothing yet.
@@ -79,9 +83,13 @@ func (p *Profiles) sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, n := range p.names {
-		if now.UnixNano()-n.used.Load() > int64(p.idle) {
+		if n.used.Swap(false) {
+			n.since = now
+		}
+		if now.Sub(n.since) > p.idle {
 			n.cancel()
 			delete(p.names, key)
+			p.last.CompareAndSwap(n, nil)
 		}
 	}
 }
@@ -100,7 +108,9 @@ func (p *Profiles) Route(ctx context.Context, r *message.Request) *Route {
 	if n == nil {
 		return nil
 	}
-	n.used.Store(time.Now().UnixNano())
+	if !n.used.Load() {
+		n.used.Store(true)
+	}
 	routes := n.routes.Load()
 	if routes == nil {
 		routes = n.await(ctx, p.wait)
@@ -139,8 +149,14 @@ func (n *name) known() { n.once.Do(func() { close(n.first) }) }
 // name finds what is known of an authority, and begins to follow it; nil if there
 // cannot be a profile.
 func (p *Profiles) name(authority string) *name {
+	n := p.last.Load()
+	if n != nil && n.authority == authority {
+		return n
+	}
 	p.mu.RLock()
-	n := p.names[authority]
+	if n = p.names[authority]; n != nil {
+		p.last.Store(n)
+	}
 	p.mu.RUnlock()
 	if n != nil {
 		return n
@@ -158,9 +174,9 @@ func (p *Profiles) name(authority string) *name {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(p.life)
-	n = &name{first: make(chan struct{}), cancel: cancel}
-	n.used.Store(time.Now().UnixNano())
-	p.names[strings.Clone(authority)] = n // heads are borrowed
+	// Heads are borrowed.
+	n = &name{first: make(chan struct{}), cancel: cancel, since: time.Now(), authority: strings.Clone(authority)}
+	p.names[n.authority] = n
 	go p.follow(ctx, to, n)
 	return n
 }
