@@ -1,17 +1,14 @@
 package authz
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
-	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 	"github.com/weftmesh/weft/tools/weft/internal/usage"
@@ -19,15 +16,8 @@ import (
 
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}
-	new(kube.Flags).Bind(root.PersistentFlags())
-	root.AddCommand(Command())
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&out)
-	root.SetArgs(append([]string{"authz"}, args...))
-	err := root.ExecuteContext(t.Context())
-	return out.String(), err
+	out, errOut, err := kubetest.Play(t, "", append([]string{"authz"}, args...), Command())
+	return errOut + out, err // notes come first
 }
 
 // Each file holds the objects of a cluster, command lines, and what they print.

@@ -12,13 +12,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/weftmesh/weft/charts"
 	"github.com/weftmesh/weft/services/kit/say"
-	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 	"github.com/weftmesh/weft/tools/weft/internal/manifest"
 )
@@ -27,16 +25,10 @@ import (
 func run(t *testing.T, args ...string) (docs []manifest.Document, problem string) {
 	t.Helper()
 	t.Setenv(envRegistry, "")
-	root := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}
-	new(kube.Flags).Bind(root.PersistentFlags())
-	root.AddCommand(Command(), UpgradeCommand(), UninstallCommand(), PruneCommand(), CNICommand())
-	var out, why bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(io.Discard)
-	root.SetArgs(args)
-	err := root.ExecuteContext(t.Context())
+	out, _, err := kubetest.Play(t, "", args, Command(), UpgradeCommand(), UninstallCommand(), PruneCommand(), CNICommand())
+	var why bytes.Buffer
 	say.Print(&why, "weft", err, say.Plain)
-	docs, err = manifest.Parse("out", out.Bytes())
+	docs, err = manifest.Parse("out", []byte(out))
 	if err != nil {
 		t.Fatal(err)
 	}

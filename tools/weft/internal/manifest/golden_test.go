@@ -5,28 +5,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/tools/txtar"
 
 	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
-	"github.com/weftmesh/weft/tools/weft/internal/kube"
+	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 )
 
 // run runs one of the room's commands as the tree would.
 func run(t *testing.T, in string, args ...string) (out, errOut string, err error) {
 	t.Helper()
-	root := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}
-	new(kube.Flags).Bind(root.PersistentFlags())
-	root.PersistentFlags().Bool("verbose", false, "")
-	root.AddCommand(InjectCommand(), UninjectCommand())
-	var o, e bytes.Buffer
-	root.SetOut(&o)
-	root.SetErr(&e)
-	root.SetIn(strings.NewReader(in))
-	root.SetArgs(args)
-	err = root.ExecuteContext(t.Context())
-	return o.String(), e.String(), err
+	return kubetest.Play(t, in, args, InjectCommand(), UninjectCommand())
 }
 
 // TestGoldens: args and in give out, err (the report) and problem.

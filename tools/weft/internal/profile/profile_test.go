@@ -1,18 +1,14 @@
 package profile
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/weftmesh/weft/services/kit/golden"
 	"github.com/weftmesh/weft/services/kit/say"
-	"github.com/weftmesh/weft/tools/weft/internal/kube"
 	"github.com/weftmesh/weft/tools/weft/internal/kube/kubetest"
 	"github.com/weftmesh/weft/tools/weft/internal/usage"
 )
@@ -20,15 +16,8 @@ import (
 // run runs the command as the tree would.
 func run(t *testing.T, in string, args ...string) (string, error) {
 	t.Helper()
-	root := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}
-	new(kube.Flags).Bind(root.PersistentFlags())
-	root.AddCommand(Command())
-	var out bytes.Buffer
-	root.SetIn(strings.NewReader(in))
-	root.SetOut(&out)
-	root.SetArgs(append([]string{"profile"}, args...))
-	err := root.ExecuteContext(t.Context())
-	return out.String(), err
+	out, _, err := kubetest.Play(t, in, append([]string{"profile"}, args...), Command())
+	return out, err
 }
 
 // Each file holds arguments, what comes in, and what is written or refused.
