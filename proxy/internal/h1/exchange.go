@@ -196,7 +196,7 @@ func (x *Exchange) Write(p []byte) error {
 }
 
 func (x *Exchange) write(p []byte) error {
-	_, err := x.c.nc.Write(p)
+	_, err := x.c.to.Write(p)
 	if err != nil {
 		x.broken = true
 	}

@@ -24,6 +24,7 @@ type Config struct {
 type Conn struct {
 	cfg Config
 	nc  net.Conn
+	to  net.Conn // nc, or what is below it as far as writing goes
 	in  wire.Reader
 	x   Exchange // of the request that is being served
 
@@ -62,7 +63,7 @@ func NewConn(nc net.Conn, cfg Config) *Conn {
 	if cfg.MaxHead <= 0 {
 		cfg.MaxHead = 256 << 10
 	}
-	c := &Conn{cfg: cfg, nc: nc}
+	c := &Conn{cfg: cfg, nc: nc, to: wire.Passing(nc)}
 	c.in.Reset(nc)
 	return c
 }
@@ -151,6 +152,9 @@ func (c *Conn) one(head []byte, err error) bool {
 		x.store.Release()
 		c.refuse(refusal(err))
 		return false
+	}
+	if f == none && len(c.in.Bytes()) == 0 {
+		c.in.Release() // for whoever reads next: this request may wait long for its answer
 	}
 	x.store.Reuse(r.Fields)
 	x.keep = keepAlive(r)

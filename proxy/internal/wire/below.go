@@ -14,13 +14,13 @@ type Below struct {
 // NewBelow returns c to put a tls.Conn on.
 func NewBelow(c net.Conn) *Below {
 	b := &Below{Conn: c}
-	b.sock.Reset(passing(c))
+	b.sock.Reset(Passing(c))
 	return b
 }
 
-// passing is the connection below those that neither count nor change what is
-// written.
-func passing(c net.Conn) net.Conn {
+// Passing is the connection below those that neither count nor change what is
+// written: it may be written to in their stead.
+func Passing(c net.Conn) net.Conn {
 	for {
 		at, ok := c.(under)
 		_, counts := c.(sender)
