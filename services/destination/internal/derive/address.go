@@ -52,22 +52,30 @@ func (c Config) podAddr(p row.Peer, to place, servers []*row.Server) (*pb.Weight
 	wa := bare(to.at)
 	podLabels(wa.MetricLabels, p)
 	wa.MetricLabels["zone"] = to.zone
+	if err := c.podRest(wa, p, to.port, c.opaque(p, to.port, servers)); err != nil {
+		return nil, err
+	}
+	return wa, nil
+}
+
+// podRest fills in what pods of one template have alike.
+func (c Config) podRest(wa *pb.WeightedAddr, p row.Peer, port uint16, opaque bool) error {
 	t := p.Template
-	if t.ControlPlane == "" || t.SkipInbound.Has(to.port) {
-		return wa, nil
+	if t.ControlPlane == "" || t.SkipInbound.Has(port) {
+		return nil
 	}
 	// Any Linkerd control plane's proxy takes these hints; an identity can only
 	// be checked if it is our own that issued it.
 	wa.Http2 = c.HTTP2
-	hint, err := c.podHint(t, to.port, c.opaque(p, to.port, servers))
+	hint, err := c.podHint(t, port, opaque)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	wa.ProtocolHint = hint
 	if t.ControlPlane == c.ControlPlane && c.TrustDomain != "" {
 		wa.TlsIdentity = c.podIdentity(p)
 	}
-	return wa, nil
+	return nil
 }
 
 func (c Config) podHint(t *row.Template, port uint16, opaque bool) (*pb.ProtocolHint, error) {

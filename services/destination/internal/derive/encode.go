@@ -76,18 +76,26 @@ func encode(wa *pb.WeightedAddr) ([]byte, error) {
 	labels := wa.MetricLabels
 	wa.MetricLabels, wa.Weight = nil, 0
 	opts := proto.MarshalOptions{Deterministic: true}
-	n := 0
-	for k, v := range labels {
-		if !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return nil, errNotUTF8
-		}
-		n += protowire.SizeTag(labelsField) + protowire.SizeBytes(labelSize(k, v))
+	n, err := labelsSize(labels)
+	if err != nil {
+		return nil, err
 	}
 	b, err := opts.MarshalAppend(make([]byte, 0, opts.Size(wa)+n), wa)
 	if err != nil {
 		return nil, err
 	}
 	return appendLabels(b, labelsField, labels), nil
+}
+
+// labelsSize is that of a WeightedAddr's labels, which must be UTF-8.
+func labelsSize(labels map[string]string) (n int, err error) {
+	for k, v := range labels {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return 0, errNotUTF8
+		}
+		n += protowire.SizeTag(labelsField) + protowire.SizeBytes(labelSize(k, v))
+	}
+	return n, nil
 }
 
 // appendLabels writes all entries of a field of labels, in order.

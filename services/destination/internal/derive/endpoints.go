@@ -127,7 +127,7 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 	found = c.families(distinct(found))
 	// Of two at one address the later wins.
 	slices.SortStableFunc(found, func(a, b candidate) int { return a.at.Compare(b.at) })
-	known := newMemo(last, i, *set)
+	known, made := newMemo(last, i, *set), pods{config: c}
 	view.Addrs = slices.Grow(view.Addrs, len(found))
 	for n, b := range found {
 		if n+1 < len(found) && found[n+1].at == b.at {
@@ -136,7 +136,7 @@ func (c Config) member(view *View, i int, m Member, q Query, client Client, last
 		wa, ok := known.find(b)
 		if !ok {
 			var err error
-			if wa, err = c.backendAddr(m.Facts, b, q.Port); err != nil {
+			if wa, err = c.backendAddr(m.Facts, b, q.Port, &made); err != nil {
 				view.Unusable++
 				continue
 			}
@@ -295,12 +295,16 @@ func (c Config) families(all []candidate) []candidate {
 func isPod(b candidate) bool { return b.Peer.Workload != nil && b.Peer.Workload.External == nil }
 
 // backendAddr is one address of a view, encoded, for clients of every zone.
-func (c Config) backendAddr(facts row.ServiceFacts, b candidate, asked uint16) ([]byte, error) {
+func (c Config) backendAddr(facts row.ServiceFacts, b candidate, asked uint16, made *pods) ([]byte, error) {
 	if b.Peer.Workload == nil {
 		return encode(c.gatewayAddr(b.Endpoint.Gateway, b.at, asked))
 	}
 	at := place{at: b.at, port: b.at.Port(), zone: b.Endpoint.Zone.Value()}
-	wa, err := c.workloadAddr(b.Peer, at, facts.Servers[b.Peer.Workload.Namespace])
+	servers := facts.Servers[b.Peer.Workload.Namespace]
+	if b.Peer.Workload.External == nil {
+		return made.encode(b.Peer, at, servers)
+	}
+	wa, err := c.workloadAddr(b.Peer, at, servers)
 	if err != nil {
 		return nil, err
 	}
