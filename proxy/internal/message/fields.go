@@ -16,11 +16,11 @@ func (f Field) Size() int { return len(f.Name) + len(f.Value) + 32 }
 // Fields are the lines in the order in which they came. The zero value is empty.
 type Fields []Field
 
-// Is reports whether two names are the same; ASCII letters have no case.
-func Is(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
+// Is reports whether two names are the same; ASCII letters have no case. Most are
+// told apart by their length, which costs no call.
+func Is(a, b string) bool { return len(a) == len(b) && same(a, b) }
+
+func same(a, b string) bool {
 	for i := range len(a) {
 		if a[i] != b[i] && lower(a[i]) != lower(b[i]) {
 			return false
@@ -114,13 +114,28 @@ func (f *Fields) Set(name, value string) {
 
 // Del removes all lines of a name.
 func (f *Fields) Del(name string) {
-	f.DelFunc(func(n string) bool { return Is(n, name) })
+	for i := range *f {
+		if Is((*f)[i].Name, name) {
+			f.delFrom(i, func(n string) bool { return Is(n, name) })
+			return
+		}
+	}
 }
 
 // DelFunc removes the lines whose name is named by drop. The order stays.
 func (f *Fields) DelFunc(drop func(name string) bool) {
-	kept := (*f)[:0]
-	for _, line := range *f {
+	for i := range *f {
+		if drop((*f)[i].Name) {
+			f.delFrom(i, drop)
+			return
+		}
+	}
+}
+
+// delFrom removes line i, and those behind it that drop names.
+func (f *Fields) delFrom(i int, drop func(name string) bool) {
+	kept := (*f)[:i]
+	for _, line := range (*f)[i+1:] {
 		if !drop(line.Name) {
 			kept = append(kept, line)
 		}

@@ -25,7 +25,7 @@ const (
 	// fieldsRoom is the room for fields that comes with a Store, and fieldsKept the
 	// most that one keeps.
 	fieldsRoom, fieldsKept = 24, 128
-	textRoom               = 1 << 10 // of the first buffer, in bytes
+	textRoom               = 1 << 10 // of the first buffer, which stays, in bytes
 )
 
 var stores = sync.Pool{New: func() any { return &Store{fields: make(Fields, 0, fieldsRoom)} }}
@@ -39,8 +39,11 @@ func (s *Store) String(p []byte) string {
 		return ""
 	}
 	if cap(s.text)-len(s.text) < len(p) {
-		if s.text != nil {
+		switch {
+		case len(s.text) > 0:
 			s.full = append(s.full, s.text)
+		case s.text != nil:
+			wire.Put(s.text)
 		}
 		s.text = wire.Get(max(len(p), textRoom))
 	}
@@ -67,9 +70,11 @@ func (s *Store) Release() {
 		s.full[i] = nil
 	}
 	s.full = s.full[:0]
-	if s.text != nil {
+	if cap(s.text) > textRoom {
 		wire.Put(s.text)
 		s.text = nil
+	} else {
+		s.text = wire.Reuse(s.text)
 	}
 	clear(s.fields[:cap(s.fields)])
 	stores.Put(s)

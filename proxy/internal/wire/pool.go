@@ -37,11 +37,7 @@ func Get(n int) []byte {
 
 // Put gives a buffer of Get back. Nobody may use it any more.
 func Put(b []byte) {
-	if poisoned {
-		for rest := b[:cap(b)]; len(rest) > 0; {
-			rest = rest[copy(rest, poison[:]):]
-		}
-	}
+	spoil(b)
 	switch cap(b) {
 	case 1 << 10:
 		pool1.Put((*[1 << 10]byte)(b[:cap(b)]))
@@ -53,6 +49,22 @@ func Put(b []byte) {
 		pool32.Put((*[32 << 10]byte)(b[:cap(b)]))
 	case 64 << 10:
 		pool64.Put((*[64 << 10]byte)(b[:cap(b)]))
+	}
+}
+
+// Reuse empties a buffer for its borrower's next use, as Put and Get together do:
+// nobody may use what was in it any more. None stays none.
+func Reuse(b []byte) []byte {
+	spoil(b)
+	return b[:0]
+}
+
+// spoil overwrites what nobody may use any more, where tests look for who does.
+func spoil(b []byte) {
+	if poisoned {
+		for rest := b[:cap(b)]; len(rest) > 0; {
+			rest = rest[copy(rest, poison[:]):]
+		}
 	}
 }
 
