@@ -18,6 +18,7 @@ type crew struct {
 	mu    sync.Mutex
 	idle  []*hand // the last used at the end
 	timer *time.Timer
+	round uint // sweeps so far: idle hands are dated by it, for a clock costs more
 	ended bool
 }
 
@@ -30,10 +31,10 @@ type job struct {
 // a hand is one goroutine of the crew.
 type hand struct {
 	next  chan job // a job without a stream is the end
-	since time.Time
+	since uint     // the round in which it became idle
 }
 
-// rest is how long a hand is idle before it ends.
+// rest is how long a hand is idle before it ends, at least; twice that at most.
 const rest = 2 * time.Second
 
 func (c *crew) do(j job) {
@@ -71,7 +72,7 @@ func (c *crew) enter(h *hand) bool {
 	if c.ended {
 		return false
 	}
-	h.since = time.Now()
+	h.since = c.round
 	c.idle = append(c.idle, h)
 	if c.timer == nil {
 		c.timer = time.AfterFunc(rest, c.sweep)
@@ -84,9 +85,10 @@ func (c *crew) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
-	for now := time.Now(); n < len(c.idle) && now.Sub(c.idle[n].since) >= rest; n++ {
+	for ; n < len(c.idle) && c.idle[n].since != c.round; n++ {
 		c.idle[n].next <- job{}
 	}
+	c.round++
 	left := copy(c.idle, c.idle[n:])
 	clear(c.idle[left:])
 	c.idle = c.idle[:left]
