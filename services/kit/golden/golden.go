@@ -17,9 +17,6 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out into the golden files")
 
-// Update tells whether -update is given.
-func Update() bool { return *update }
-
 // Paths are the files that a pattern matches; none is a mistake.
 func Paths(t *testing.T, pattern string) []string {
 	t.Helper()
