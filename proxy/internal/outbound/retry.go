@@ -23,21 +23,6 @@ const (
 	minReplay = 64 << 10
 )
 
-// try is one attempt: its response and what must be told at its end.
-type try struct {
-	answer  *relay.Answer
-	res     *message.Response
-	body    message.Body // of the answer; what was looked at is still in it
-	guard   relay.Guard
-	lease   *lease
-	backend *backend
-	call    tell.Call
-	began   time.Duration
-	timer   *time.Timer // of the attempt's own timeout
-	route   *profileTell
-	watched watched
-}
-
 // send tries until there is a response to give, and gives it.
 func (x *exchange) send() error {
 	x.Guard(&x.guard)
@@ -300,80 +285,4 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 		return nil, l.Member, err
 	}
 	return t, l.Member, nil
-}
-
-func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) error {
-	ep := t.lease.Client
-	if id := x.r.Fields.Get("l5d-require-id"); id != "" && (!ep.Meshed() || ep.Identity != id) {
-		return errRequireID
-	}
-	t.call = ep.Tell(x.authority).Start()
-	x.from = t.backend.tell
-	x.from.start()
-	t.route.try()
-	x.watch(t, out)
-	native := x.r.Version == message.HTTP2
-	a, err := ep.RoundTrip(ctx, endpoint.Call{
-		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.kept.hint, Sending: t.lease},
-		Hostless: x.r.Authority == "",
-		HTTP2:    native,
-		Upgrade:  !native && (x.r.Method == "CONNECT" || x.r.Upgrade() != ""),
-		Absolute: !x.client.explicit && x.r.Absolute,
-	})
-	switch {
-	case err == nil:
-		t.answer, t.res, t.body = a, a.Response, a.Body
-		t.watched.head(a.Response)
-		x.quiet.moved()
-		t.judge()
-	case x.guard.Err() != nil:
-		return x.guard.Err()
-	case t.guard.Err() != nil:
-		return t.guard.Err()
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// drop ends an attempt whose response is not used.
-func (t *try) drop(now time.Duration) {
-	grpc := t.res.Fields.Get("grpc-status")
-	if grpc == "" {
-		grpc = t.body.Trailer().Get("grpc-status")
-	}
-	verdict := balance.Failure
-	if t.res.Status == 429 || grpc == "8" {
-		verdict = balance.Limited
-	}
-	t.answer.Drop()
-	t.end(tell.End{Status: t.res.Status, GRPC: tell.Code(grpc), Success: false}, verdict, now)
-}
-
-// isRead reports whether an error is one of reading the response.
-func isRead(err error) bool {
-	_, ok := errors.AsType[*relay.ReadError](err)
-	return ok
-}
-
-// fail ends an attempt without a response.
-func (t *try) fail(x *exchange, err error) {
-	verdict := balance.Failure
-	if endpoint.Unsent(err) || x.gone() || errors.Is(err, errRequireID) || errors.Is(err, relay.ErrBody) {
-		verdict = balance.Neutral
-	}
-	f := faultOf(err)
-	t.end(tell.End{Error: f.short}, verdict, x.o.since())
-}
-
-// end counts the end of an attempt at a time.
-func (t *try) end(e tell.End, v balance.Verdict, now time.Duration) {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-	t.watched.over(t, e)
-	t.route.end(true, e.Status, e.Success, 0)
-	t.call.End(e, now-t.began)
-	t.backend.tell.end(now-t.began, e.Status, e.GRPC, e.Error)
-	t.lease.End(v)
 }
