@@ -77,6 +77,7 @@ func (u *Upload) send(body message.Body, up Up) error {
 		}
 	}
 	if err := up.Flush(); err != nil {
+		u.release()
 		return err
 	}
 	if u.done == nil {
