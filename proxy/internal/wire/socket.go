@@ -16,7 +16,8 @@ import (
 // scheduler is not told of. They never wait, for the socket does not block; and to
 // tell has a price: the runtime's watcher wakes up for it, and when the kernel
 // happens to pause a thread in such a call, the watcher gives what that thread is
-// busy with to another one. The zero value has no socket.
+// busy with to another one. What a call does compute, such as the way to a peer on
+// the same host, keeps the processor. The zero value has no socket.
 type Socket struct {
 	conn    net.Conn
 	raw     syscall.RawConn
