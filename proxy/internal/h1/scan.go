@@ -273,10 +273,8 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 		if line[0] == ' ' || line[0] == '\t' {
 			return nil, errFold
 		}
-		name, v, found := line, "", false
-		if colon := strings.IndexByte(line, ':'); colon >= 0 {
-			name, v, found = line[:colon], trim(line[colon+1:]), true
-		}
+		name, v, found := strings.Cut(line, ":")
+		v = trim(v)
 		switch {
 		case !value(v):
 			return nil, errValue
