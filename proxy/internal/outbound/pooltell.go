@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,10 +34,13 @@ type poolTell struct {
 	opened   atomic.Int64 // Unix seconds since when the gate is open; 0 if it is not
 	shut     atomic.Int64
 	stop     func()
+
+	mu      sync.Mutex
+	updates map[resolve.Op]uint64 // so far, for uses that begin later
 }
 
 func newPoolTell(m *tell.Metrics, b resolve.Backend) *poolTell {
-	t := &poolTell{m: m, labels: refLabels("backend", b.Ref)}
+	t := &poolTell{m: m, labels: refLabels("backend", b.Ref), updates: map[resolve.Op]uint64{}}
 	t.opened.Store(time.Now().Unix())
 	return t
 }
@@ -52,11 +56,20 @@ func (d split) uses(u use) {
 
 // use says what the pool is for, besides what it is for already.
 func (t *poolTell) use(u use) {
-	if use(t.uses.Load())&u == 0 && use(t.uses.Or(uint32(u)))&u == 0 {
-		t.m.Counter(balancers[u].GateOpen, t.labels).Inc()
-		t.m.Counter(balancers[u].GateShut, t.labels).Add(0)
-		t.m.Counter(balancers[u].Requests, t.labels).Add(0)
-		t.m.Histogram(balancers[u].Latency, t.labels)
+	if use(t.uses.Load())&u != 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if use(t.uses.Or(uint32(u)))&u != 0 {
+		return
+	}
+	t.m.Counter(balancers[u].GateOpen, t.labels).Inc()
+	t.m.Counter(balancers[u].GateShut, t.labels).Add(0)
+	t.m.Counter(balancers[u].Requests, t.labels).Add(0)
+	t.m.Histogram(balancers[u].Latency, t.labels)
+	for op, n := range t.updates {
+		t.m.Counter(balancers[u].Updates, t.labels.With("op", string(op))).Add(n)
 	}
 }
 
@@ -70,6 +83,9 @@ func (t *poolTell) each(f func(tell.FullBalancer)) {
 
 // updated counts a change of the endpoints.
 func (t *poolTell) updated(op resolve.Op) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.updates[op]++
 	t.each(func(f tell.FullBalancer) { t.m.Counter(f.Updates, t.labels.With("op", string(op))).Inc() })
 }
 

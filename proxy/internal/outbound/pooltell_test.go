@@ -3,6 +3,11 @@ package outbound
 import (
 	"net/http"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 func TestBalancerIsTold(t *testing.T) {
@@ -59,5 +64,26 @@ func TestBalancerIsTold(t *testing.T) {
 				t.Errorf("%s is 0", since)
 			}
 		})
+	}
+}
+
+// TestUpdatesBeforeTheFirstRequest: discovery may answer before a request has said
+// what the pool is for.
+func TestUpdatesBeforeTheFirstRequest(t *testing.T) {
+	r := &rig{t: t, registry: prometheus.NewRegistry()}
+	m := tell.New(tell.Config{})
+	r.registry.MustRegister(m)
+	p := newPoolTell(m, resolve.Backend{Ref: resolve.Ref{Kind: "Service", Name: "web"}})
+	p.updated(resolve.OpReset)
+	p.use(forHTTP)
+	p.updated(resolve.OpAdd)
+	p.use(forTCP)
+	p.use(forHTTP)
+	for _, family := range []string{"outbound_http_balancer_p2c_updates_total", "outbound_tcp_balancer_p2c_updates_total"} {
+		for _, op := range []resolve.Op{resolve.OpReset, resolve.OpAdd} {
+			if got := r.series(family, map[string]string{"op": string(op)}); got != 1 {
+				t.Errorf("%s: %v of %s, want 1", family, got, op)
+			}
+		}
 	}
 }
