@@ -42,9 +42,9 @@ cases-kube: racebins clusterbins ## run the cases of admission and status in CAS
 sim:          ## SEEDS=10000 random stories of the control plane on a bad network, in virtual time; SEED=first
 	cd e2e && WEFT_SEED=$(or $(SEED),1) WEFT_SEEDS=$(or $(SEEDS),10000) go test -count 1 -timeout 4h -run AnyFaults ./sim
 bench: binaries ## measure the control plane at PODS=150000 against its budgets, as a table and .bin/scale.json; ONLY=start,hop narrows
-	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -timeout 30m ./bench/scale -args -pods $(or $(PODS),150000) -only '$(ONLY)' -json $(BIN)/scale.json
+	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -v -timeout 30m ./bench/scale -args -pods $(or $(PODS),150000) -only '$(ONLY)' -json $(BIN)/scale.json
 bench-proxy: binaries ## measure the proxy beside nginx, haproxy and net/http, as a table and .bin/proxy.json
-	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -timeout 30m ./bench/proxy -args -rounds 5 -round 2s -rate 1000 -volume 512 -settle 20s -json $(BIN)/proxy.json
+	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -v -timeout 30m ./bench/proxy -args -rounds 5 -round 2s -rate 1000 -volume 512 -settle 20s -json $(BIN)/proxy.json
 robust: racebins ## break a mesh of real processes for FOR=5m and judge what its clients were told; SEED=, GAP=3s, NATS=docker
 	cd e2e && WEFT_BIN=$(RACEBIN) WEFT_KUBE_BIN=$(BIN)/kube go test -race -count 1 -v -timeout 2h -run TestRobust ./robust \
 		-args -for $(or $(FOR),5m) -gap $(or $(GAP),3s) -seed $(or $(SEED),0) -nats $(or $(NATS),process)
