@@ -34,3 +34,18 @@ func TestABugEndsOneRequestOnly(t *testing.T) {
 	}
 	u.Stop()
 }
+
+// TestABugUnderReplay: the lock is as it was, so that the request can end.
+func TestABugUnderReplay(t *testing.T) {
+	b := NewReplay(trap{}, 1024, nil)
+	r := b.Reader()
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the bug was not seen")
+			}
+		}()
+		_, _ = r.Next()
+	}()
+	b.End()
+}

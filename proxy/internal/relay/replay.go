@@ -186,12 +186,7 @@ func (r *reader) give() {
 // more reads from the client. It is called with the lock held.
 func (r *reader) more() (p []byte, ok bool, err error) {
 	b := r.b
-	b.reading = true
-	b.mu.Unlock()
-	p, err = b.src.Next()
-	b.mu.Lock()
-	b.reading = false
-	b.turn.Broadcast()
+	p, err = b.pull()
 	current := r.gen == b.gen
 	if err != nil {
 		if b.err == nil {
@@ -222,6 +217,19 @@ func (r *reader) more() (p []byte, ok bool, err error) {
 	}
 	r.lent, b.lent = true, true
 	return p, true, nil
+}
+
+// pull waits for the client without the lock, which its caller has, and has again
+// even after a bug below: to unlock it twice would end the process.
+func (b *Replay) pull() ([]byte, error) {
+	b.reading = true
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		b.reading = false
+		b.turn.Broadcast()
+	}()
+	return b.src.Next()
 }
 
 func (r *reader) Ready() bool {
