@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/clock"
 )
 
 // A Pool keeps the idle connections to one server, apart for each host that was
@@ -47,12 +49,6 @@ const maxHosts = 256
 // it is not; to look costs each of them a call of the kernel.
 const probeAfter = 100 * time.Millisecond
 
-// start is an arbitrary time; clock, the time since then, costs half of what the time
-// of day does.
-var start = time.Now()
-
-func clock() time.Duration { return time.Since(start) }
-
 // Want is which connection is wanted.
 type Want struct {
 	Host  Host
@@ -67,7 +63,7 @@ func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 		if c == nil {
 			break
 		}
-		if !w.Sure && clock()-c.idle < probeAfter || c.in.Quiet() {
+		if !w.Sure && clock.Now()-c.idle < probeAfter || c.in.Quiet() {
 			return c, nil
 		}
 		c.Close()
@@ -117,7 +113,7 @@ func (p *Pool) Put(c *Call) {
 	if !c.Done() {
 		return
 	}
-	c.idle = clock()
+	c.idle = clock.Now()
 	most := p.MaxIdle
 	if most <= 0 {
 		most = 10000
@@ -186,7 +182,7 @@ func (p *Pool) old() {
 	idle := p.patience()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := clock()
+	now := clock.Now()
 	next := idle
 	for host, s := range p.hosts {
 		n := 0

@@ -231,7 +231,7 @@ func parseResponse(r *message.Response, fields message.Fields, head string, meth
 		}
 		r.Status = 10*r.Status + int(code[i]-'0')
 	}
-	if r.Status < 100 || !value(reason) {
+	if r.Status < 100 || !message.ValidValue(reason) {
 		return none, errStatus
 	}
 	r.Reason = reason
@@ -276,7 +276,7 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 		name, v, found := strings.Cut(line, ":")
 		v = trim(v)
 		switch {
-		case !value(v):
+		case !message.ValidValue(v):
 			return nil, errValue
 		case !found, !token(name):
 			if strict || !found {
@@ -380,25 +380,4 @@ func trim(s string) string {
 		s = s[:len(s)-1]
 	}
 	return s
-}
-
-// value reports whether s may be a field's value. Eight bytes are looked at together,
-// for as long as none is suspicious.
-func value(s string) bool {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for len(s) >= 8 {
-		w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		del := w ^ 0x7f*ones
-		if ((w-' '*ones)&^w|(del-ones)&^del)&high != 0 { // below a space, or DEL
-			break
-		}
-		s = s[8:]
-	}
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }

@@ -155,15 +155,8 @@ func check(f *message.Field) error {
 
 // ValidValue reports whether HTTP/2 carries such a value (RFC 9113 §8.2.1).
 func ValidValue(v string) bool {
-	for i := 0; i < len(v); {
-		if len(v)-i >= 8 && printable(v[i:i+8]) {
-			i += 8
-			continue
-		}
-		if kinds[v[i]]&values == 0 {
-			return false
-		}
-		i++
+	if !message.ValidValue(v) {
+		return false
 	}
 	return v == "" || v[0] != ' ' && v[0] != '\t' && v[len(v)-1] != ' ' && v[len(v)-1] != '\t'
 }
@@ -190,7 +183,6 @@ func all(s string, kind uint8) bool {
 const (
 	tokens  = 1 << iota // RFC 9110 §5.6.2
 	uppers              // letters that HTTP/2 has in no name
-	values              // RFC 9113 §8.2.1
 	targets             // paths and queries, as far as is looked at
 )
 
@@ -203,24 +195,12 @@ var kinds = func() (k [256]uint8) {
 		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
 			k[c] |= tokens
 		}
-		if c >= ' ' && c != 0x7f || c == '\t' {
-			k[c] |= values
-		}
 		if c > ' ' && c != 0x7f && c != '#' {
 			k[c] |= targets
 		}
 	}
 	return k
 }()
-
-// printable reports whether 8 bytes at once are neither below a space nor DEL.
-func printable(s string) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	del := x ^ 0x7f*ones
-	return ((x-' '*ones)&^x|(del-ones)&^del)&tops == 0
-}
 
 // join makes one field of several cookies, which HTTP/2 may have split (§8.2.3).
 func join(fields message.Fields) message.Fields {

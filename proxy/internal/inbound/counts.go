@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -91,12 +92,6 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool, authority s
 	return s.counts.Put(key, c)
 }
 
-// start is an arbitrary time; clock, the time since then, costs half of what the time
-// of day does.
-var start = time.Now()
-
-func clock() time.Duration { return time.Since(start) }
-
 // running is a request that has been counted, and whose end has not.
 type running struct {
 	c     *counts
@@ -106,7 +101,7 @@ type running struct {
 
 // begin counts a request.
 func (c *counts) begin() running {
-	r := running{c: c, began: clock(), call: c.old.Start()}
+	r := running{c: c, began: clock.Now(), call: c.old.Start()}
 	c.requests.Inc()
 	return r
 }
@@ -114,7 +109,7 @@ func (c *counts) begin() running {
 // over counts how it ended. asked is when the question was complete, by clock; 0 if
 // it had no body.
 func (r running) over(e tell.End, asked time.Duration) {
-	now := clock()
+	now := clock.Now()
 	took := now - r.began
 	r.call.End(e, took)
 	r.c.requestTime.Observe(took.Seconds())

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
@@ -13,7 +14,7 @@ import (
 type frames struct {
 	message.Body
 	c     *counts
-	ended atomic.Int64 // by clock; 0 before
+	ended atomic.Int64 // by clock.Now; 0 before
 }
 
 // Next is message.Body's.
@@ -23,7 +24,7 @@ func (f *frames) Next() ([]byte, error) {
 	case err == nil:
 		f.c.requestFrames.Observe(float64(len(p)))
 	case errors.Is(err, io.EOF) && f.ended.Load() == 0:
-		f.ended.Store(int64(clock()))
+		f.ended.Store(int64(clock.Now()))
 	}
 	return p, err
 }

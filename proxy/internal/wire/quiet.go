@@ -1,10 +1,8 @@
 package wire
 
 import (
-	"errors"
 	"net"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,8 +21,8 @@ func (r *Reader) Quiet() bool {
 }
 
 func (r *Reader) look(fd uintptr) {
-	n, err := peekAt(int(fd), r.one[:])
-	r.quiet = n < 0 && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR))
+	_, no := peekAt(fd, r.one[:])
+	r.quiet = no == unix.EAGAIN
 }
 
 // quiet looks at the socket below whatever a connection is.
@@ -48,12 +46,7 @@ func quiet(c net.Conn) bool {
 	}
 }
 
-// peekAt is recv(2) without waiting and without taking. unix.Recvfrom would make
-// memory for the address of the peer.
-func peekAt(fd int, p []byte) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0) //nolint:gosec // the kernel writes at most len(p) bytes, and nobody gives it none
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(n), nil
+// peekAt is recv(2) into p, which is not empty, without waiting and without taking.
+func peekAt(fd uintptr, p []byte) (int, syscall.Errno) {
+	return call(unix.SYS_RECVFROM, fd, p, unix.MSG_PEEK|unix.MSG_DONTWAIT)
 }

@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"errors"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // Wait waits until there is something to read or nothing ever will be, which Fill
 // then finds. It looks before it borrows, and calls little: for a goroutine whose
@@ -12,8 +8,8 @@ import (
 func (r *Reader) Wait() {
 	if r.kind == socket && r.begun && r.at == r.end {
 		_ = r.raw.Read(func(fd uintptr) bool {
-			n, err := peekAt(int(fd), r.one[:])
-			return n >= 0 || !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR)
+			_, no := peekAt(fd, r.one[:])
+			return no != unix.EAGAIN
 		})
 	}
 }
