@@ -24,8 +24,11 @@ var inboundFamilies = []string{
 // outboundFamilies count by route where requests went (spec/proxy.md §15.4).
 var outboundFamilies = []string{
 	"outbound_http_route_request_statuses_total", "outbound_grpc_route_request_statuses_total",
-	"outbound_tcp_route_open_total", "outbound_tls_route_open_total",
+	outboundBytes, "outbound_tls_route_open_total",
 }
+
+// outboundBytes counts connections that are neither HTTP nor TLS with a server name.
+const outboundBytes = "outbound_tcp_route_open_total"
 
 // flowsOf reads the flows from the metrics of the proxy of pod, NAMESPACE/NAME.
 // What does not say enough is left out.
@@ -57,6 +60,9 @@ func flowsOf(pod string, page []byte) ([]Flow, error) {
 	for _, name := range outboundFamilies {
 		for _, m := range families[name].GetMetric() {
 			if f, ok := outbound(pod, labels(m)); ok {
+				if name == outboundBytes {
+					f.Route = "" // bytes choose no route: the first that the policy then has takes them
+				}
 				add(f, count(m))
 			}
 		}
@@ -73,6 +79,11 @@ func inbound(pod string, l map[string]string) (Flow, bool) {
 	f := Flow{To: pod, Port: uint16(port), Client: l["client_id"], TLS: l["tls"] == "true" && l["client_id"] == ""}
 	if l["route_name"] != "" {
 		f.Route = cmp.Or(l["route_kind"], "default") + " " + l["route_name"]
+	}
+	// Only the pod itself, and who forwards a port into it, come to these addresses;
+	// policies let them in.
+	if to := l["target_ip"]; to == "127.0.0.1" || to == "::1" {
+		f.Address = to
 	}
 	return f, true
 }

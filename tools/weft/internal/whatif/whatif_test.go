@@ -58,6 +58,33 @@ func TestFlowsOf(t *testing.T) {
 	}
 }
 
+func TestFlowsThatNeedMoreThanLabels(t *testing.T) {
+	got, err := flowsOf("shop/web-0", []byte(`# TYPE inbound_http_authz_allow_total counter
+inbound_http_authz_allow_total{target_port="4191",target_ip="127.0.0.1",tls="no_identity"} 1
+inbound_http_authz_allow_total{target_port="4191",target_ip="::1",tls="no_identity"} 2
+inbound_http_authz_allow_total{target_port="4191",target_ip="127.0.0.2",tls="no_identity"} 3
+inbound_http_authz_allow_total{target_port="4191",target_ip="10.0.0.7",tls="no_identity"} 4
+# TYPE outbound_tcp_route_open_total counter
+outbound_tcp_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="ledger",parent_port="7000",route_kind="default",route_name="opaq"} 8
+outbound_tcp_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="ledger",parent_port="7000",route_kind="TCPRoute",route_namespace="shop",route_name="ledger"} 1
+# TYPE outbound_tls_route_open_total counter
+outbound_tls_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="vault",parent_port="443",route_kind="TLSRoute",route_namespace="shop",route_name="vault"} 2
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Flow{
+		{From: "shop/web-0", Target: "ledger.shop.svc:7000", Count: 9}, // whichever route took the bytes
+		{From: "shop/web-0", Target: "vault.shop.svc:443", Route: "TLSRoute shop/vault", Count: 2},
+		{To: "shop/web-0", Port: 4191, Count: 7},
+		{To: "shop/web-0", Port: 4191, Address: "127.0.0.1", Count: 1},
+		{To: "shop/web-0", Port: 4191, Address: "::1", Count: 2},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("flowsOf (-want +got):\n%s", diff)
+	}
+}
+
 func FuzzFlowsOf(f *testing.F) {
 	f.Add([]byte(page))
 	f.Fuzz(func(t *testing.T, page []byte) {
