@@ -119,6 +119,7 @@ func TestProxies(t *testing.T) {
 	again(t, "application", loadCore, layout{})
 	listens(t, application)
 	listens(t, booksIP+":8080")
+	again(t, "spouting", loadCore, layout{})
 	listens(t, spouting)
 	subjects := append([]subject{newMesh(t)}, newPeers(t)...)
 	bare := hop{addr: application, target: application}
@@ -154,9 +155,9 @@ func TestProxies(t *testing.T) {
 func (r *result) turn(t *testing.T, kind row, to hop) {
 	t.Helper()
 	all := dialAll(t, kind, to)
-	defer hangUp(all)
+	defer all.Close()
 	before := cpu(t, to.pids)
-	requests, took := closedLoop(t, all, kind.streams, *round)
+	requests, took := closedLoop(t, all, *round)
 	used := cpu(t, to.pids) - before
 	r.RSS = max(r.RSS, resident(t, to.pids))
 	r.cpus = append(r.cpus, used.Seconds()*1e6/float64(requests))

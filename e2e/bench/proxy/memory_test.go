@@ -108,18 +108,18 @@ func TestMemory(t *testing.T) {
 			openLoop(t, few, *rate, *round)
 		}
 	})
-	hangUp(few)
+	few.Close()
 
 	one := row{2, *calm, 0}
 	kept := dialAll(t, one, to)
-	defer hangUp(kept)
+	defer kept.Close()
 	before := most("before the burst", func() {
-		closedLoop(t, kept, 0, *round)
+		closedLoop(t, kept, *round)
 		<-time.After(*settle)
 	})
 	many := dialAll(t, row{2, 100 * *calm, 0}, to)
-	most("in the burst", func() { closedLoop(t, many, 0, *round) })
-	hangUp(many)
+	most("in the burst", func() { closedLoop(t, many, *round) })
+	many.Close()
 	began, after := time.Now(), 0.0
 	for time.Since(began) < min(backAfter, *settle*2) {
 		<-time.After(500 * time.Millisecond)

@@ -61,12 +61,12 @@ func newMesh(t *testing.T) subject {
 	}, bytes: hop{addr: clientIP + ":4140", target: "books-bytes.shop.svc.cluster.local:8081", pids: []int{out, in}}}
 	for _, to := range mesh.hops {
 		proc.Eventually(t, to.target+" answers", func() error {
-			c, err := dial(to)
+			c, err := dial(row{conns: 1}, to)
 			if err != nil {
 				return err
 			}
-			defer c.conn.Close()
-			return c.do()
+			c.Close()
+			return nil
 		})
 	}
 	proc.Eventually(t, mesh.bytes.target+" sends", func() error {

@@ -1,14 +1,12 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -17,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weftmesh/weft/e2e/bench/load"
 )
 
 // The test's binary runs itself again as the application and as both proxies of
@@ -27,7 +27,7 @@ const (
 )
 
 // answerSize is the length of every answer in bytes.
-const answerSize = 1024
+const answerSize = load.AnswerSize
 
 // layout is where the parts of one peer are.
 type layout struct {
@@ -69,25 +69,12 @@ func play(role string) error {
 	failed := make(chan error, 2)
 	switch role {
 	case "four":
-		return fourApp()
+		return load.Serve(fourAddrs()...)
+	case "late":
+		return lateApp()
 	case "application":
-		body := bytes.Repeat([]byte("weft"), answerSize/4)
-		answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Content-Type") != "application/grpc" {
-				w.Header().Set("Content-Type", "text/plain")
-				_, _ = w.Write(body)
-				return
-			}
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.Header().Set("Content-Type", "application/grpc")
-			w.Header().Set("Trailer", "Grpc-Status")
-			_, _ = w.Write(body)
-			w.Header().Set("Grpc-Status", "0")
-		})
-		for _, addr := range []string{application, booksIP + ":8080"} {
-			srv := server(addr, answer)
-			go func() { failed <- srv.ListenAndServe() }()
-		}
+		return load.Serve(application, booksIP+":8080")
+	case "spouting":
 		for _, addr := range []string{spouting, booksIP + ":8081"} {
 			go func() { failed <- spout(addr) }()
 		}

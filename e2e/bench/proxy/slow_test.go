@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weftmesh/weft/e2e/bench/load"
 	"github.com/weftmesh/weft/e2e/internal/plane"
 )
 
@@ -19,25 +20,22 @@ const (
 	oneSlow = "oneslow.shop.svc.cluster.local:80"
 )
 
-// fourApp serves all of them until it fails.
-func fourApp() error {
-	body := bytes.Repeat([]byte("weft"), answerSize/4)
-	answer := func(late time.Duration) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if late > 0 {
-				<-time.After(late)
-			}
-			_, _ = w.Write(body)
-		})
-	}
-	failed := make(chan error, 5)
+// fourAddrs are the endpoints that are not late.
+func fourAddrs() []string {
+	var all []string
 	for i := 1; i <= 4; i++ {
-		srv := server(fmt.Sprint(fourIP, i, ":8080"), answer(0))
-		go func() { failed <- srv.ListenAndServe() }()
+		all = append(all, fmt.Sprint(fourIP, i, ":8080"))
 	}
-	srv := server(fourIP+"4:8081", answer(lateBy))
-	go func() { failed <- srv.ListenAndServe() }()
-	return <-failed
+	return all
+}
+
+// lateApp serves the one that is until it fails.
+func lateApp() error {
+	body := bytes.Repeat([]byte("weft"), answerSize/4)
+	return server(fourIP+"4:8081", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-time.After(lateBy)
+		_, _ = w.Write(body)
+	})).ListenAndServe()
 }
 
 // TestOneSlowBackend compares the slowest hundredth of requests to four backends
@@ -46,6 +44,8 @@ func fourApp() error {
 func TestOneSlowBackend(t *testing.T) {
 	p := plane.New(t)
 	again(t, "four", loadCore, layout{})
+	again(t, "late", loadCore, layout{})
+	listens(t, fourIP+"4:8080")
 	listens(t, fourIP+"4:8081")
 	at := func(port uint16) []plane.Endpoint {
 		var all []plane.Endpoint
@@ -67,10 +67,10 @@ func TestOneSlowBackend(t *testing.T) {
 	conns := max(16, int(lateBy.Seconds()*float64(*rate))+56)
 	kind := row{1, conns, 0}
 	var late [2][]time.Duration
-	var clients [2][]*client
+	var clients [2]*load.Clients
 	for i, name := range []string{even, oneSlow} {
 		clients[i] = dialAll(t, kind, hop{addr: sidecarIP + ":4140", target: name})
-		defer hangUp(clients[i])
+		defer clients[i].Close()
 	}
 	for range *rounds {
 		for i := range clients {
