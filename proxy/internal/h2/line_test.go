@@ -165,3 +165,63 @@ func TestIdleConnectionKeepsLittle(t *testing.T) {
 		server.Close()
 	})
 }
+
+// TestLineGrowsWithWhatWaits: a connection on which more waits to be written than
+// may is full, too, however few streams it has; and of two, the first is used as
+// soon as it has room, so that the other ends by being idle.
+func TestLineGrowsWithWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made []*Conn
+		var far []net.Conn
+		line := &Line{Open: func(context.Context) (*Conn, error) {
+			near, other := net.Pipe() // which takes nothing until somebody reads
+			c := Client(near, Config{Idle: time.Minute})
+			made, far = append(made, c), append(far, other)
+			return c, nil
+		}}
+		take := func(want int) *Conn {
+			t.Helper()
+			c, err := line.Get(t.Context())
+			synctest.Wait()
+			if err != nil || len(made) != want {
+				t.Fatalf("%d connections, %v; want %d", len(made), err, want)
+			}
+			return c
+		}
+		first := take(1)
+		s, err := first.Open(t.Context(), post("/"), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.mu.Lock()
+		first.sendWindow, s.sendWindow = 1<<30, 1<<30
+		first.mu.Unlock()
+		sent := make(chan error, 1)
+		go func() { sent <- s.Write(make([]byte, 2*highWater)) }()
+		synctest.Wait()
+		take(2) // is begun, and this request has its turn on the first
+		if c := take(2); c != made[1] {
+			t.Error("the connection that is not full is not used")
+		}
+		for _, c := range far {
+			go func() {
+				_ = Server(c, Config{StreamWindow: 1 << 20, Handle: func(s *Stream) { go echo(s) }}).Run()
+			}()
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if c := take(2); c != first {
+			t.Error("the first has room again, and is not used")
+		}
+		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // virtual time
+		synctest.Wait()
+		if made[1].Usable() || !first.Usable() {
+			t.Errorf("after a minute the second is there: %v, the first, which is busy: %v", made[1].Usable(), first.Usable())
+		}
+		s.Close()
+		line.Close()
+		synctest.Wait()
+	})
+}

@@ -113,6 +113,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"a name only", "0001 61", ErrShort},
 		{"Huffman with EOS", "0001 6184 ffff ffff", ErrHuffman},
 		{"Huffman padded with zeros", "0001 6181 00", ErrHuffman},
+		{"Huffman padded with a byte too many", "0001 6182 1fff", ErrHuffman},
 		{"a table larger than allowed", "3fe2 1f", ErrResize},
 		{"a table size after a field", "8220", ErrResize},
 		{"three table sizes", "2020 2082", ErrResize},
