@@ -245,6 +245,31 @@ func TestTimeoutsOfARule(t *testing.T) {
 	}
 }
 
+// The time of a response begins when the request has been sent whole, however long
+// that takes.
+func TestResponseTimeBeginsBehindTheRequest(t *testing.T) {
+	t.Parallel() // it waits, mostly
+	const within = 2 * time.Second
+	app := serveHTTP(t, echo("a"))
+	r := start(t)
+	b := balancerOf(web)
+	rule := httpRule(b)
+	rule.Timeouts = &routepb.Timeouts{Response: durationpb.New(within)}
+	r.policy(detectPolicy(b, rule, nil))
+	r.controls.service(web, plain(app.addr))
+	pr, pw := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(pw, "begins, ")
+		<-time.After(within + within/4)
+		_, _ = io.WriteString(pw, "and ends")
+		_ = pw.Close()
+	}()
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/", pr)
+	if res, body := do(t, r.client(), req); res.StatusCode != 200 || body != "a begins, and ends" {
+		t.Errorf("got %d %q", res.StatusCode, body)
+	}
+}
+
 // Retries by a policy: what is tried again, how often, and what is not.
 func TestPolicyRetries(t *testing.T) {
 	for _, tt := range []struct {

@@ -70,10 +70,7 @@ func newSidecar(t *testing.T, ca *authorityCA, cert string, h http.Handler) *sid
 	t.Helper()
 	lis := listenLoopback(t)
 	s := &sidecar{addr: addrPort(lis), headers: make(chan header.Header, 1000), clients: make(chan string, 1000), lis: lis}
-	cfg := &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ca.issue(t, cert)}, NextProtos: []string{header.ALPN},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.pool, SessionTicketsDisabled: true,
-	}
+	cfg := peerTLS(t, ca, cert)
 	go func() {
 		for {
 			c, err := lis.Accept()
@@ -89,6 +86,15 @@ func newSidecar(t *testing.T, ca *authorityCA, cert string, h http.Handler) *sid
 	}()
 	t.Cleanup(s.kill)
 	return s
+}
+
+// peerTLS is the server side of a mesh peer's mutual TLS.
+func peerTLS(t *testing.T, ca *authorityCA, name string) *tls.Config {
+	t.Helper()
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ca.issue(t, name)}, NextProtos: []string{header.ALPN},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca.pool, SessionTicketsDisabled: true,
+	}
 }
 
 // kill closes the listener and every connection, as a killed process does.
