@@ -1,8 +1,10 @@
 package promises
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -172,5 +174,41 @@ func denied(t *testing.T, b *bed) {
 	}
 	if thief.OK > 0 || thief.Failed > 0 {
 		t.Errorf("who may not ask was let in, or not told so: %+v", thief.Failures)
+	}
+	foretold(t, b)
+}
+
+// foretold asks what would be if the one authorization were gone, without doing so.
+func foretold(t *testing.T, b *bed) {
+	t.Helper()
+	out, err := b.weft(t, "policy", "check", "--delete", "AuthorizationPolicy/bank/vault", "--of", "bank", "--all", "-o", "json")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("weft policy check: %v instead of exit code 1, which says that something changes\n%s", err, out)
+	}
+	var told struct {
+		Flows []struct {
+			Workload, Client, Route string
+			Port                    int
+			Changes                 bool
+			Before, After           struct{ Outcome string }
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &told); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := map[string]string{identity("teller", "bank"): "allowed, then denied", identity("thief", "bank"): "denied, then denied"}
+	judged := map[string]bool{}
+	for _, f := range told.Flows {
+		if f.Workload != "bank/vault" || f.Port != 8080 || f.Client == "" || f.Route == "" {
+			continue
+		}
+		if got := f.Before.Outcome + ", then " + f.After.Outcome; got != want[f.Client] {
+			t.Errorf("weft policy check says of %s (%s): %s, not %q", f.Client, f.Route, got, want[f.Client])
+		}
+		judged[f.Client] = true
+	}
+	if len(judged) != len(want) {
+		t.Errorf("weft policy check judges %d of %d clients:\n%s", len(judged), len(want), out)
 	}
 }
