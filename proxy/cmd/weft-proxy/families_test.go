@@ -204,7 +204,8 @@ func bounds(m *dto.Metric) string {
 // town is a control plane with all kinds of answers.
 type town struct {
 	plane
-	ep atomic.Pointer[destination.WeightedAddr]
+	ep     atomic.Pointer[destination.WeightedAddr]
+	strict chan struct{} // closed when clients may ask no more than once a second
 }
 
 const emptyName, profileName, grpcName = "empty.ns.svc.cluster.local:80", "profile.ns.svc.cluster.local:80", "grpc.ns.svc.cluster.local:80"
@@ -279,7 +280,7 @@ func (roads) Watch(spec *outbound.TrafficSpec, out grpc.ServerStreamingServer[ou
 	return err
 }
 
-// WatchPort has one route, below /ok, and a limit for a client that calls often.
+// WatchPort has one route, below /ok, and in the end a limit for a client that calls often.
 func (c *town) WatchPort(_ *pb.PortSpec, out grpc.ServerStreamingServer[pb.Server]) error {
 	ref := func(kind, name string) *meta.Metadata {
 		return &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: &meta.Resource{Group: "policy.linkerd.io", Kind: kind, Name: name, Namespace: "ns"}}}
@@ -290,23 +291,34 @@ func (c *town) WatchPort(_ *pb.PortSpec, out grpc.ServerStreamingServer[pb.Serve
 			Clients: &pb.Authn_PermitMeshTLS_Identities{Identities: &pb.Authn_PermitMeshTLS_PermitClientIdentities{Identities: []*pb.Identity{{Name: c.friend}}}},
 		}}},
 	}
-	err := out.Send(&pb.Server{
-		Protocol: &pb.ProxyProtocol{Kind: &pb.ProxyProtocol_Detect_{Detect: &pb.ProxyProtocol_Detect{
-			Timeout: durationpb.New(10 * time.Second),
-			HttpRoutes: []*pb.HttpRoute{{
-				Metadata: ref("HTTPRoute", "ok"), Authorizations: []*pb.Authz{authz},
-				Rules: []*pb.HttpRoute_Rule{{Matches: []*httproute.HttpRouteMatch{{Path: &httproute.PathMatch{Kind: &httproute.PathMatch_Prefix{Prefix: "/ok"}}}}}},
-			}, {
-				Metadata: ref("HTTPRoute", "admin"), Authorizations: []*pb.Authz{authz},
-				Rules: []*pb.HttpRoute_Rule{{Matches: []*httproute.HttpRouteMatch{{Path: &httproute.PathMatch{Kind: &httproute.PathMatch_Exact{Exact: "/metrics"}}}}}},
-			}},
-			HttpLocalRateLimit: &pb.HttpLocalRateLimit{Metadata: ref("HTTPLocalRateLimitPolicy", "often"), Identity: &pb.HttpLocalRateLimit_Limit{RequestsPerSecond: 20}},
-		}}},
+	detect := &pb.ProxyProtocol_Detect{
+		Timeout: durationpb.New(10 * time.Second),
+		HttpRoutes: []*pb.HttpRoute{{
+			Metadata: ref("HTTPRoute", "ok"), Authorizations: []*pb.Authz{authz},
+			Rules: []*pb.HttpRoute_Rule{{Matches: []*httproute.HttpRouteMatch{{Path: &httproute.PathMatch{Kind: &httproute.PathMatch_Prefix{Prefix: "/ok"}}}}}},
+		}, {
+			Metadata: ref("HTTPRoute", "admin"), Authorizations: []*pb.Authz{authz},
+			Rules: []*pb.HttpRoute_Rule{{Matches: []*httproute.HttpRouteMatch{{Path: &httproute.PathMatch{Kind: &httproute.PathMatch_Exact{Exact: "/metrics"}}}}}},
+		}},
+	}
+	server := &pb.Server{
+		Protocol:       &pb.ProxyProtocol{Kind: &pb.ProxyProtocol_Detect_{Detect: detect}},
 		Authorizations: []*pb.Authz{authz},
 		Labels:         map[string]string{"group": "policy.linkerd.io", "kind": "server", "name": "web"},
-	})
+	}
+	if err := out.Send(server); err != nil {
+		return err
+	}
+	select {
+	case <-c.strict:
+		detect.HttpLocalRateLimit = &pb.HttpLocalRateLimit{Metadata: ref("HTTPLocalRateLimitPolicy", "often"), Identity: &pb.HttpLocalRateLimit_Limit{RequestsPerSecond: 1}}
+		if err := out.Send(server); err != nil {
+			return err
+		}
+	case <-out.Context().Done():
+	}
 	<-out.Context().Done()
-	return err
+	return nil
 }
 
 // underTraffic starts two proxies and more, and gives what they say after all
@@ -315,7 +327,7 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 	t.Helper()
 	ca := identitytest.New(t)
 	var flaky atomic.Int64
-	app := listen(t, "127.0.9.1")
+	app := listen(t, host(1))
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
 	p.SetUnencryptedHTTP2(true)
@@ -336,7 +348,7 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 	go func() { _ = srv.Serve(app) }()
 	t.Cleanup(func() { _ = srv.Close() })
 
-	cp := &town{plane: plane{friend: clientName}}
+	cp := &town{plane: plane{friend: clientName}, strict: make(chan struct{})}
 	l := listen(t, "127.0.0.1")
 	control := grpc.NewServer()
 	destination.RegisterDestinationServer(control, cp)
@@ -345,10 +357,10 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 	go func() { _ = control.Serve(l) }()
 	t.Cleanup(control.Stop)
 	at := l.Addr().String()
-	server := start(t, ca, serverName, "127.0.9.1", at)
+	server := start(t, ca, serverName, host(1), at)
 	cp.ep.Store(endpointAt(app.Addr().(*net.TCPAddr).AddrPort(), server.inbound.Port()))
-	client := start(t, ca, clientName, "127.0.9.2", at, "LINKERD2_PROXY_OUTBOUND_METRICS_HOSTNAME_LABELS=true", "LINKERD2_PROXY_OUTBOUND_HTTP_FAILFAST_TIMEOUT=1s")
-	stranger := start(t, ca, "stranger.example", "127.0.9.3", at)
+	client := start(t, ca, clientName, host(2), at, "LINKERD2_PROXY_OUTBOUND_METRICS_HOSTNAME_LABELS=true", "LINKERD2_PROXY_OUTBOUND_HTTP_FAILFAST_TIMEOUT=1s")
+	stranger := start(t, ca, "stranger.example", host(3), at)
 	for _, p := range []*proxy{server, client, stranger} {
 		p.ready(t)
 	}
@@ -389,9 +401,6 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 		tunnelled(t, p, web+":80")
 	}
 	tunnelled(t, client, emptyName)
-	for range 60 {
-		ask(client, "GET", web+"/ok", "")
-	}
 	// In the clear, to the port of peers.
 	if c, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.inbound.String()); err == nil {
 		_, _ = io.WriteString(c, "GET / HTTP/1.0\r\n\r\n")
@@ -400,6 +409,8 @@ func underTraffic(t *testing.T) []map[string]*dto.MetricFamily {
 	}
 	_ = srv.Close() // and an application that has gone
 	eventually(t, "the application to be missed", func() bool { return ask(client, "GET", web+"/ok", "") >= 502 })
+	close(cp.strict)
+	eventually(t, "a client to be told that it asks too often", func() bool { return ask(client, "GET", web+"/ok", "") == 429 })
 	return []map[string]*dto.MetricFamily{scrape(t, client), scrape(t, server), scrape(t, stranger)}
 }
 

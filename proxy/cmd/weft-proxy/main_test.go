@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -98,12 +99,23 @@ func listenAt(t *testing.T, addr string) net.Listener {
 	return l
 }
 
-// free is an address that nothing listens on.
-func free(t *testing.T, ip string) netip.AddrPort {
+// host is a loopback address that is this process's alone: on one that others use,
+// the port of a closed listener may be a connection's before it is bound again.
+func host(n byte) string {
+	pid := os.Getpid()
+	return netip.AddrFrom4([4]byte{127, byte(1 + pid>>8%254), byte(pid), n}).String()
+}
+
+// free are addresses, no two the same, that nothing listens on.
+func free(t *testing.T, ip string, n int) []netip.AddrPort {
 	t.Helper()
-	l := listen(t, ip)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).AddrPort()
+	var all []netip.AddrPort
+	for range n {
+		l := listen(t, ip)
+		defer l.Close()
+		all = append(all, l.Addr().(*net.TCPAddr).AddrPort())
+	}
+	return all
 }
 
 // proxy is a whole process, but for the process.
@@ -117,13 +129,16 @@ type proxy struct {
 func start(t *testing.T, ca *identitytest.CA, name, ip, control string, more ...string) *proxy {
 	t.Helper()
 	id := ca.Config(t, name)
-	p := &proxy{inbound: free(t, ip), outbound: free(t, ip), admin: free(t, ip), code: make(chan int, 1), log: new(lockedBuffer)}
+	at := free(t, ip, 3)
+	p := &proxy{inbound: at[0], outbound: at[1], admin: at[2], code: make(chan int, 1), log: new(lockedBuffer)}
 	vars := map[string]string{
 		"INBOUND_LISTEN_ADDR": p.inbound.String(), "OUTBOUND_LISTEN_ADDR": p.outbound.String(), "ADMIN_LISTEN_ADDR": p.admin.String(),
 		"IDENTITY_SVC_ADDR": id.Svc.Addr, "DESTINATION_SVC_ADDR": control, "POLICY_SVC_ADDR": control,
 		"IDENTITY_DIR": id.Dir, "IDENTITY_TRUST_ANCHORS": id.Anchors, "IDENTITY_TOKEN_FILE": id.TokenFile, "IDENTITY_LOCAL_NAME": name,
 		"POLICY_WORKLOAD": name, "DESTINATION_PROFILE_SUFFIXES": ".", "DESTINATION_PROFILE_NETWORKS": "127.0.0.0/8",
 		"INBOUND_IPS": ip, "INBOUND_DEFAULT_POLICY": "deny", "SHUTDOWN_GRACE_PERIOD": "10s", "SHUTDOWN_ENDPOINT_ENABLED": "true",
+		// A busy machine may take longer for a handshake than a proxy waits.
+		"INBOUND_CONNECT_TIMEOUT": "30s", "OUTBOUND_CONNECT_TIMEOUT": "30s",
 	}
 	var environ []string
 	for name, value := range vars {
@@ -166,7 +181,7 @@ func (p *proxy) ready(t *testing.T) {
 func TestTwoProxies(t *testing.T) {
 	const server, client, stranger = "server.example", "client.example", "stranger.example"
 	ca := identitytest.New(t)
-	app := listen(t, "127.0.7.1")
+	app := listen(t, host(1))
 	go func() {
 		_ = http.Serve(app, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s %s for %s", r.Proto, r.URL, r.Header.Get("l5d-client-id"))
@@ -176,7 +191,7 @@ func TestTwoProxies(t *testing.T) {
 
 	cp := &plane{friend: client}
 	control := cp.serve(t)
-	b := start(t, ca, server, "127.0.7.1", control)
+	b := start(t, ca, server, host(1), control)
 	at := app.Addr().(*net.TCPAddr).AddrPort()
 	cp.endpoint = &destination.WeightedAddr{
 		Addr: &netpb.TcpAddress{
@@ -192,8 +207,8 @@ func TestTwoProxies(t *testing.T) {
 			OpaqueTransport: &destination.ProtocolHint_OpaqueTransport{InboundPort: uint32(b.inbound.Port())},
 		},
 	}
-	a := start(t, ca, client, "127.0.7.2", control)
-	c := start(t, ca, stranger, "127.0.7.3", control)
+	a := start(t, ca, client, host(2), control)
+	c := start(t, ca, stranger, host(3), control)
 	for _, p := range []*proxy{a, b, c} {
 		p.ready(t)
 	}
@@ -257,18 +272,18 @@ func TestExitCodes(t *testing.T) {
 		t.Errorf("an argument: %d", code)
 	}
 	ca := identitytest.New(t)
-	bad := start(t, ca, "me.example", "127.0.0.1", "127.0.0.1:1", "LINKERD2_PROXY_LOG=loud=loud")
+	bad := start(t, ca, "me.example", host(1), "127.0.0.1:1", "LINKERD2_PROXY_LOG=loud=loud")
 	if code := <-bad.code; code != 64 {
 		t.Errorf("a bad log filter: %d", code)
 	}
-	busy := listen(t, "127.0.0.1")
+	busy := listen(t, host(1))
 	defer busy.Close()
-	taken := start(t, ca, "me.example", "127.0.0.1", "127.0.0.1:1", "LINKERD2_PROXY_INBOUND_LISTEN_ADDR="+busy.Addr().String())
+	taken := start(t, ca, "me.example", host(1), "127.0.0.1:1", "LINKERD2_PROXY_INBOUND_LISTEN_ADDR="+busy.Addr().String())
 	if code := <-taken.code; code != 1 {
 		t.Errorf("a busy port: %d", code)
 	}
 	ca.Fail(status.Error(codes.Unavailable, "away"))
-	waiting := start(t, ca, "me.example", "127.0.0.1", "127.0.0.1:1")
+	waiting := start(t, ca, "me.example", host(1), "127.0.0.1:1")
 	eventually(t, "a proxy without a certificate to be live, not ready", func() bool {
 		live, _ := waiting.admins(t, "/live")
 		ready, _ := waiting.admins(t, "/ready")

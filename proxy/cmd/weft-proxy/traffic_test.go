@@ -27,15 +27,15 @@ const serverName, clientName = "server.example", "client.example"
 // meshedApp starts an application and the proxies of it and of a client.
 func meshedApp(t *testing.T, ca *identitytest.CA, h http.Handler, more ...string) (client, server *proxy) {
 	t.Helper()
-	app := listen(t, "127.0.8.1")
+	app := listen(t, host(1))
 	go func() { _ = http.Serve(app, h) }()
 	t.Cleanup(func() { _ = app.Close() })
 	cp := &plane{friend: clientName}
 	control := cp.serve(t)
-	server = start(t, ca, serverName, "127.0.8.1", control, more...)
+	server = start(t, ca, serverName, host(1), control, more...)
 	at := app.Addr().(*net.TCPAddr).AddrPort()
 	cp.endpoint = endpointAt(at, server.inbound.Port())
-	client = start(t, ca, clientName, "127.0.8.2", control, more...)
+	client = start(t, ca, clientName, host(2), control, more...)
 	server.ready(t)
 	client.ready(t)
 	return client, server
@@ -145,7 +145,11 @@ func TestDrainKeepsWhatIsOpen(t *testing.T) {
 		}
 		slow <- err
 	}()
-	<-entered
+	select {
+	case <-entered:
+	case err := <-slow:
+		t.Fatalf("the request came to its end before it was at the application: %v", err)
+	}
 	tunnel, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", client.outbound.String())
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,9 @@ import (
 // TestWatchers starts proxies with everything that looks at requests.
 func TestWatchers(t *testing.T) {
 	ca := identitytest.New(t)
-	control := free(t, "127.0.8.1")
+	control := free(t, host(1), 1)[0]
 	client, server := meshedApp(t, ca, http.HandlerFunc(hello),
-		"LINKERD2_PROXY_CONTROL_LISTEN_ADDR=127.0.8.1:0", // each its own
+		"LINKERD2_PROXY_CONTROL_LISTEN_ADDR="+host(1)+":0", // each its own
 		"LINKERD2_PROXY_TAP_SVC_NAME="+taptest.Client, "LINKERD2_PROXY_ACCESS_LOG=apache",
 		"LINKERD2_PROXY_TRACE_COLLECTOR_SVC_ADDR="+control.String(), // where nobody listens: nothing waits for it
 	)
@@ -72,8 +72,8 @@ func after(t *testing.T, p *proxy, text string) (word string) {
 // TestTapIsOffUnlessAskedFor: nothing is bound.
 func TestTapIsOffUnlessAskedFor(t *testing.T) {
 	ca := identitytest.New(t)
-	at := free(t, "127.0.8.1")
-	p := start(t, ca, serverName, "127.0.8.1", (&plane{}).serve(t), "LINKERD2_PROXY_CONTROL_LISTEN_ADDR="+at.String())
+	at := free(t, host(1), 1)[0]
+	p := start(t, ca, serverName, host(1), (&plane{}).serve(t), "LINKERD2_PROXY_CONTROL_LISTEN_ADDR="+at.String())
 	p.ready(t)
 	again := listenAt(t, at.String())
 	_ = again.Close()
@@ -81,7 +81,7 @@ func TestTapIsOffUnlessAskedFor(t *testing.T) {
 
 func TestAdminOfARunningProxy(t *testing.T) {
 	ca := identitytest.New(t)
-	p := start(t, ca, serverName, "127.0.0.1", (&plane{friend: clientName}).serve(t), "MY_VARIABLE=x")
+	p := start(t, ca, serverName, host(1), (&plane{friend: clientName}).serve(t), "MY_VARIABLE=x")
 	p.ready(t)
 	if code, body := p.admins(t, "/env.json?MY_VARIABLE&NONE"); code != 200 || body != `{"MY_VARIABLE":"x","NONE":null}`+"\n" {
 		t.Errorf("/env.json: %d %q", code, body)
@@ -159,7 +159,7 @@ func TestAdminOfARunningProxy(t *testing.T) {
 func TestReadyWithTheCertificate(t *testing.T) {
 	ca := identitytest.New(t)
 	ca.Fail(errors.New("no issuer yet"))
-	p := start(t, ca, serverName, "127.0.0.1", (&plane{friend: clientName}).serve(t), "LINKERD2_PROXY_IDENTITY_MIN_REFRESH=20ms")
+	p := start(t, ca, serverName, host(1), (&plane{friend: clientName}).serve(t), "LINKERD2_PROXY_IDENTITY_MIN_REFRESH=20ms")
 	eventually(t, "the admin port", func() bool { code, _ := p.admins(t, "/live"); return code == 200 })
 	calls := ca.Calls()
 	eventually(t, "more attempts", func() bool { return ca.Calls() > calls+2 })
