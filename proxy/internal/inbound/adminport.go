@@ -105,7 +105,7 @@ func (in *Inbound) admin(ctx context.Context, raw net.Conn, clients *door.Door, 
 	}
 	s := newSession(client, labels, target, p)
 	s.from = origdst.AddrPort(raw.RemoteAddr())
-	clients.Serve(c, door.Either, func(c message.Client) { in.carry(c, s, stack) }, free)
+	clients.Serve(in.source(s).Wrap(c), door.Either, func(c message.Client) { in.carry(c, s, stack) }, free)
 	return nil
 }
 

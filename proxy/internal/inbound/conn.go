@@ -23,17 +23,19 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
-// refusal is an error whose text is also the error label of
-// inbound_tcp_errors_total; only texts written in this package become one.
+// refusal is why a connection is not carried.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
 const (
 	errTLSTimeout = refusal("tls detection timeout")
-	errForeignIP  = refusal("unexpected")
+	errForeignIP  = refusal("unexpected target")
 	errLoop       = refusal("loop")
 )
+
+// refusals are those that inbound_tcp_errors_total knows by their text.
+var refusals = []refusal{errTLSTimeout, errCircle, errDomain}
 
 // handle carries one accepted connection to its end, or gives it to an HTTP
 // server. release is called exactly once, when the connection is done with.
@@ -217,12 +219,13 @@ func (in *Inbound) count(target netip.AddrPort, err error) {
 	var r refusal
 	switch {
 	case errors.As(err, &r):
-		label = string(r)
+		if slices.Contains(refusals, r) {
+			label = string(r)
+		}
 	case isIO(err):
 		label = "i/o"
 	}
-	l := tell.Labels{{Name: "direction", Value: "inbound"}, {Name: "error", Value: label}}
-	in.deps.Metrics.Counter(tell.InboundTCPErrors, l.And(tell.Target(target))).Inc()
+	in.deps.Metrics.Counter(tell.InboundTCPErrors, tell.Target(target).With("error", label)).Inc()
 }
 
 func isIO(err error) bool {

@@ -52,7 +52,8 @@ type bindKey struct {
 // them up.
 const maxAuthorities = 64
 
-// count binds the meters of a verdict, once per session.
+// count binds the meters of a verdict, once per session. grpc says that the policy's
+// routes are gRPC's: requests of gRPC by routes of HTTP are counted as HTTP.
 func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool, authority string) *counts {
 	key := bindKey{v.Server, v.Route, v.Authz, grpc, authority}
 	if c := s.last.Load(); c != nil && c.key == key {
@@ -66,12 +67,13 @@ func (s *session) count(m *tell.Metrics, v allow.Verdict, grpc bool, authority s
 		{Name: "parent_group", Value: v.Server.Group},
 		{Name: "parent_kind", Value: v.Server.Kind},
 		{Name: "parent_name", Value: v.Server.Name},
+		{Name: "parent_port", Value: portText(s.target.Port())},
 		{Name: "route_group", Value: v.Route.Group},
 		{Name: "route_kind", Value: v.Route.Kind},
 		{Name: "route_name", Value: v.Route.Name},
 	}
-	decision := s.labels.And(verdictLabels(v, s.target.Port()))
-	old := decision
+	verdict := verdictLabels(v, s.target.Port())
+	decision, old := s.place.And(verdict), s.labels.And(verdict)
 	if authority != "" {
 		if s.authorities.Add(1) > maxAuthorities {
 			return s.count(m, v, grpc, "")
@@ -112,6 +114,9 @@ func (r running) over(e tell.End, asked time.Duration) {
 	now := clock.Now()
 	took := now - r.began
 	r.call.End(e, took)
+	if e.Status == 0 && e.Error == "" { // nobody waited for it
+		return
+	}
 	r.c.requestTime.Observe(took.Seconds())
 	if asked != 0 {
 		took = now - max(asked, r.began)
@@ -129,7 +134,7 @@ func (c *counts) status(e tell.End) *tell.Counter {
 		if n, err := strconv.ParseUint(e.GRPC, 10, 8); err == nil && n <= 16 {
 			status = strconv.AppendUint(status[:0], n, 10)
 		}
-	case e.Status >= 0 && e.Status <= 999:
+	case e.Status > 0 && e.Status <= 999:
 		status = strconv.AppendInt(status, int64(e.Status), 10)
 	}
 	if n, ok := c.ended.Get(string(status)); ok {

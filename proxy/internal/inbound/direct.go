@@ -112,12 +112,10 @@ func (in *Inbound) countHeader(h header.Header, id string) {
 func (in *Inbound) detect(ctx context.Context, c net.Conn, s *session, timeout time.Duration) (detect.Kind, net.Conn, error) {
 	began := time.Now()
 	kind, c, err := detect.HTTP(ctx, c, timeout)
-	l := verdictLabels(allow.Verdict{Server: s.port.policy().Server}, s.target.Port())
 	result := kind.String()
 	if err != nil {
 		result = "error"
 	}
-	in.deps.Metrics.Histogram(tell.InboundDetectTime, l).Observe(time.Since(began).Seconds())
-	in.deps.Metrics.Counter(tell.InboundDetect, l.With("result", result)).Inc()
+	s.port.detections(in.deps.Metrics).Found(result, time.Since(began))
 	return kind, c, err
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/relay"
@@ -104,9 +105,13 @@ func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body)
 		err = relay.Pass(x, body, res.Length, nobody{})
 	}
 	if err != nil {
-		x.end.Error = "CANCEL"
 		if read, ok := errors.AsType[*relay.ReadError](err); ok && x.guard.Err() == nil {
-			x.end.Error, err = "IO", read.Err
+			x.end.Error, err = tell.Unclassified, read.Err
+			if reset, ok := errors.AsType[*h2.ResetError](err); ok {
+				x.end.Error = resetLabel(reset)
+			}
+		} else if errors.Is(x.guard.Err(), errLate) {
+			x.end.Error = tell.Timeout
 		}
 		// The headers are gone: only a break can still tell the client.
 		x.Break(err)
@@ -114,6 +119,9 @@ func (in *Inbound) answer(x *exchange, res *message.Response, body message.Body)
 	}
 	if x.grpc {
 		x.end.GRPC = tell.Code(grpcStatus(res, body))
+		if x.unsaid = x.end.GRPC == ""; x.unsaid {
+			x.end.GRPC = "2"
+		}
 	}
 	return true
 }
@@ -127,10 +135,7 @@ func grpcStatus(res *message.Response, body message.Body) string {
 	if s := body.Trailer().Get("grpc-status"); s != "" {
 		return s
 	}
-	if s := res.Fields.Get("grpc-status"); s != "" {
-		return s
-	}
-	return "2" // none at all is UNKNOWN
+	return res.Fields.Get("grpc-status")
 }
 
 // hopByHop removes the headers that concern one connection only.

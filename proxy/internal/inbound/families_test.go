@@ -8,49 +8,63 @@ import (
 	"strings"
 	"testing"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
+
 	"github.com/weftmesh/weft/proxy/internal/config"
 )
 
-// TestRequestMeters are the inbound families of spec/proxy.md §15.3.
+// TestRequestMeters are the inbound families of spec/proxy.md §15.3. Which of them a
+// request counts in is for the kind of the policy's routes to say.
 func TestRequestMeters(t *testing.T) {
-	at := app(t, answers)
-	w := newWorld(t).redirectTo(at).run()
-	w.allow(at.Port(), detectServer(onlyIdentity(alice)))
-	friend := w.ca.Local(t, alice)
-	for _, grpc := range []bool{false, true} {
-		c := client(t, true, func() (net.Conn, error) { return w.tls(friend) })
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://web/books", strings.NewReader(strings.Repeat("x", 2000)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		kind, status := "http", "200"
-		if grpc {
-			kind, status = "grpc", "5"
-			req.Header.Set("Content-Type", "application/grpc")
-			req.URL.Path = "/grpc"
-		}
-		res, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = res.Body.Close()
-		labels := map[string]string{
-			"parent_group": "policy.linkerd.io", "parent_kind": "server", "parent_name": "web",
-			"route_group": "", "route_kind": "default", "route_name": "default",
-		}
-		eventually(t, "the end of the request", func() bool { return w.seriesOf("inbound_"+kind+"_request_duration_seconds", labels) == 1 })
-		for _, name := range []string{"requests_total", "response_duration_seconds", "request_frame_size_bytes"} {
-			if got := w.seriesOf("inbound_"+kind+"_"+name, labels); got < 1 {
-				t.Errorf("inbound_%s_%s = %v", kind, name, got)
+	grpcServer := detectServer(onlyIdentity(alice))
+	grpcServer.Protocol = &pb.ProxyProtocol{Kind: &pb.ProxyProtocol_Grpc_{Grpc: &pb.ProxyProtocol_Grpc{}}}
+	for _, tt := range []struct {
+		name, kind, status string
+		server             *pb.Server
+		grpc               bool
+	}{
+		{"HTTP", "http", "200", detectServer(onlyIdentity(alice)), false},
+		{"gRPC by routes of HTTP", "http", "200", detectServer(onlyIdentity(alice)), true},
+		{"gRPC", "grpc", "5", grpcServer, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at := app(t, answers)
+			w := newWorld(t).redirectTo(at).run()
+			w.allow(at.Port(), tt.server)
+			friend := w.ca.Local(t, alice)
+			c := client(t, true, func() (net.Conn, error) { return w.tls(friend) })
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://web/books", strings.NewReader(strings.Repeat("x", 2000)))
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if !grpc && w.seriesOf("inbound_http_response_frame_size_bytes", labels) < 1 {
-			t.Error("no pieces of the response")
-		}
-		labels["status"] = status
-		if got := w.seriesOf("inbound_"+kind+"_statuses_total", labels); got != 1 {
-			t.Errorf("inbound_%s_statuses_total = %v", kind, got)
-		}
+			if tt.grpc {
+				req.Header.Set("Content-Type", "application/grpc")
+				req.URL.Path = "/grpc"
+			}
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			labels := map[string]string{
+				"parent_group": "policy.linkerd.io", "parent_kind": "server", "parent_name": "web", "parent_port": portText(at.Port()),
+				"route_group": "", "route_kind": "default", "route_name": "default",
+			}
+			prefix := "inbound_" + tt.kind + "_"
+			eventually(t, "the end of the request", func() bool { return w.seriesOf(prefix+"request_duration_seconds", labels) == 1 })
+			for _, name := range []string{"requests_total", "response_duration_seconds", "request_frame_size_bytes"} {
+				if got := w.seriesOf(prefix+name, labels); got < 1 {
+					t.Errorf("%s%s = %v", prefix, name, got)
+				}
+			}
+			if !tt.grpc && w.seriesOf(prefix+"response_frame_size_bytes", labels) < 1 {
+				t.Error("no pieces of the response")
+			}
+			labels["status"] = tt.status
+			if got := w.seriesOf(prefix+"statuses_total", labels); got != 1 {
+				t.Errorf("%sstatuses_total = %v", prefix, got)
+			}
+		})
 	}
 }
 
@@ -97,9 +111,35 @@ func TestDetectionIsCounted(t *testing.T) {
 		_, _ = io.WriteString(c, send)
 		labels := map[string]string{"result": result, "srv_group": "policy.linkerd.io", "srv_kind": "server", "srv_name": "web", "srv_port": portText(at.Port())}
 		eventually(t, result, func() bool { return w.seriesOf("inbound_tcp_detect_http_results_total", labels) == 1 })
+		if !w.has("inbound_tcp_detect_http_results_total", map[string]string{"result": "read_timeout", "srv_name": "web"}) {
+			t.Error("what has not been found yet is not there")
+		}
 		_ = c.Close()
 	}
 	if got := w.seriesOf("inbound_tcp_detect_http_duration_seconds", map[string]string{"srv_name": "web"}); got != 3 {
 		t.Errorf("%v detections took their time, want 3", got)
 	}
+}
+
+// has reports whether there is a series with the labels, whatever it counts.
+func (w *world) has(name string, labels map[string]string) bool {
+	w.t.Helper()
+	families, err := w.reg.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			left := len(labels)
+			for _, l := range m.GetLabel() {
+				if want, ok := labels[l.GetName()]; ok && want == l.GetValue() {
+					left--
+				}
+			}
+			if f.GetName() == name && left == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -64,7 +64,7 @@ func (in *Inbound) serves(name string) bool {
 // gatewayTCP carries bytes to a name. An error leaves the connection and done to
 // the caller.
 func (in *Inbound) gatewayTCP(ctx context.Context, c net.Conn, s *session, done func()) error {
-	_, changed, err := in.admit(s)
+	changed, err := in.admit(s)
 	if err != nil {
 		return err
 	}

@@ -261,24 +261,26 @@ func TestDirectRefusals(t *testing.T) {
 		open  func() (net.Conn, error)
 		label string
 	}{
-		{"plaintext", func() (net.Conn, error) { return w.dialPlain(), nil }, "mutually authenticated"},
-		{"no header negotiated", func() (net.Conn, error) { return w.tls(friend) }, "header negotiation"},
+		{"plaintext", func() (net.Conn, error) { return w.dialPlain(), nil }, "unexpected"},
+		{"no header negotiated", func() (net.Conn, error) { return w.tls(friend) }, "unexpected"},
 		{"no client certificate", func() (net.Conn, error) {
 			c := tls.Client(w.dialPlain(), &tls.Config{InsecureSkipVerify: true, ServerName: server, NextProtos: []string{header.ALPN}})
 			return c, c.HandshakeContext(t.Context())
-		}, "mutually authenticated"},
+		}, "unexpected"},
 		{"another name", func() (net.Conn, error) {
 			c := tls.Client(w.dialPlain(), friend.ClientTLS(server, mallet, header.ALPN))
 			_ = c.HandshakeContext(t.Context())
 			return c, nil
-		}, "mutually authenticated"},
+		}, "unexpected"},
 		{"no header", func() (net.Conn, error) { return w.tls(friend, header.ALPN) }, "unexpected"},
-		{"a gateway", withHeader(header.Header{Port: at.Port(), Name: "web.ns.svc.cluster.local"}), "gateway"},
-		{"the proxy itself", withHeader(header.Header{Port: w.in.Addr().Port()}), "loop"},
-		{"the outbound proxy", withHeader(header.Header{Port: 4140}), "loop"},
+		{"a gateway", withHeader(header.Header{Port: at.Port(), Name: "web.ns.svc.cluster.local"}), "gateway domain invalid"},
+		{"the proxy itself", withHeader(header.Header{Port: w.in.Addr().Port()}), "unexpected"},
+		{"the outbound proxy", withHeader(header.Header{Port: 4140}), "unexpected"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			labels := map[string]string{"error": tt.label, "target_addr": w.in.Addr().String()}
+			before := w.seriesOf("inbound_tcp_errors_total", labels)
 			c, err := tt.open()
 			if err != nil {
 				t.Fatal(err)
@@ -289,7 +291,7 @@ func TestDirectRefusals(t *testing.T) {
 			if len(b) > 0 {
 				t.Errorf("answered %q", b)
 			}
-			eventually(t, "an error counted as "+tt.label, func() bool { return w.meter("inbound_tcp_errors_total", tt.label) > 0 })
+			eventually(t, "an error counted as "+tt.label, func() bool { return w.seriesOf("inbound_tcp_errors_total", labels) == before+1 })
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/classify"
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
@@ -29,6 +30,7 @@ type exchange struct {
 	grpc     bool
 	counts   *counts // once allowed
 	end      tell.End
+	unsaid   bool           // no grpc-status came
 	fate     fate.Fate      // once the application could not answer
 	whole    bool           // it has ended as it should, and nobody else knows of it
 	record   *record        // nil unless there is an access log
@@ -114,7 +116,8 @@ func (in *Inbound) mesh(next handler) handler {
 func (in *Inbound) allow(next handler) handler {
 	return func(x *exchange) {
 		s := x.session
-		v := s.port.policy().HTTP(s.client, x.question())
+		policy := s.port.policy()
+		v := policy.HTTP(s.client, x.question())
 		x.verdict = v
 		switch {
 		case v.Broken:
@@ -127,7 +130,7 @@ func (in *Inbound) allow(next handler) handler {
 			in.log.Info("request denied", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String(), "server", v.Server.Name, "route", v.Route.Name)
 			in.fail(x, failure{http.StatusForbidden, codePermissionDenied, "client is unauthorized", false, ""})
 		default:
-			x.counts = s.count(in.deps.Metrics, v, x.grpc, in.authority(x))
+			x.counts = s.count(in.deps.Metrics, v, policy.Protocol == allow.GRPC, in.authority(x))
 			x.counts.allowed.Inc()
 			if v.Audited {
 				in.log.Info("request allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
@@ -201,9 +204,6 @@ func (in *Inbound) tell(next handler) handler {
 	return func(x *exchange) {
 		call := x.counts.begin()
 		defer func() {
-			if x.end.Status == 0 && x.end.Error == "" {
-				x.end.Error = "CANCEL"
-			}
 			x.end.Success = x.end.Error == "" && x.succeeded()
 			call.over(x.end, time.Duration(x.frames.ended.Load()))
 		}()
@@ -211,17 +211,15 @@ func (in *Inbound) tell(next handler) handler {
 	}
 }
 
-// succeeded classifies as the profile says, else as spec/proxy.md §6.7 does.
+// succeeded classifies as the profile says, else as spec/proxy.md §6.7 does: an
+// answer of gRPC without a status is UNKNOWN by name, but no failure.
 func (x *exchange) succeeded() bool {
-	e := x.end
+	e, status := x.end, x.end.GRPC
+	if x.unsaid {
+		status = ""
+	}
 	if x.route != nil {
-		return x.route.Success(e.Status, e.GRPC)
+		return x.route.Success(e.Status, status)
 	}
-	switch e.GRPC {
-	case "":
-		return e.Status < 500
-	case "2", "4", "7", "13", "14", "15":
-		return false
-	}
-	return true
+	return classify.Success(e.Status, e.GRPC != "", status)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // A port's policy can change at any time; current gives it together with a
@@ -19,6 +20,7 @@ type port struct {
 	once   sync.Once
 	// limiter counts by the limits of the policy; nil if it has none.
 	limiter atomic.Pointer[limiter]
+	found   atomic.Pointer[found]
 
 	// Guarded by policies.mu.
 	holders int
@@ -78,4 +80,21 @@ func (p *port) set(policy *allow.Policy) {
 	if old := p.state.Swap(&portState{policy, make(chan struct{})}); old != nil {
 		close(old.next)
 	}
+}
+
+// found counts what connections to the port carry, by the server that its policy is.
+type found struct {
+	server allow.Ref
+	*tell.Detections
+}
+
+// detections are the port's, of the policy of this moment.
+func (p *port) detections(m *tell.Metrics) *tell.Detections {
+	server := p.policy().Server
+	f := p.found.Load()
+	if f == nil || f.server != server {
+		f = &found{server, m.Detections(tell.InboundDetect, tell.InboundDetectTime, verdictLabels(allow.Verdict{Server: server}, p.number))}
+		p.found.Store(f)
+	}
+	return f.Detections
 }

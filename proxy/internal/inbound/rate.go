@@ -102,7 +102,7 @@ func (in *Inbound) rate(next handler) handler {
 			return
 		}
 		ref := l.limits.Ref
-		in.decided(tell.InboundHTTPRateLimit, x.session, x.verdict, tell.Labels{
+		in.decided(tell.InboundHTTPRateLimit, x.session, allow.Verdict{Server: x.verdict.Server}, tell.Labels{
 			{Name: "ratelimit_group", Value: ref.Group},
 			{Name: "ratelimit_kind", Value: ref.Kind},
 			{Name: "ratelimit_name", Value: ref.Name},

@@ -33,9 +33,7 @@ type failure struct {
 func (in *Inbound) fail(x *exchange, f failure) {
 	x.end = tell.End{Status: f.status}
 	if f.label != "" {
-		in.deps.Metrics.Counter(tell.InboundHTTPErrors, tell.Labels{
-			{Name: "direction", Value: "inbound"}, {Name: "error", Value: f.label},
-		}).Inc()
+		in.deps.Metrics.Counter(tell.InboundHTTPErrors, tell.Labels{{Name: "error", Value: f.label}}).Inc()
 		in.log.Info("request failed", "client", x.session.client.Addr.String(), "target", x.session.target.String(), "error", f.message)
 	}
 	res := &message.Response{Version: x.req.Version, Status: f.status}

@@ -19,7 +19,8 @@ type session struct {
 	app     *workload // the connections to the target
 	gateway string    // the name (host:port) that a peer asks this gateway for; else ""
 
-	labels tell.Labels // direction, target and TLS
+	place  tell.Labels // target and TLS
+	labels tell.Labels // those and the direction
 	counts tell.Bound[bindKey, *counts]
 	last   atomic.Pointer[counts] // of the last request: mostly that of the next
 
@@ -27,9 +28,9 @@ type session struct {
 }
 
 func newSession(client allow.Client, tls tell.Labels, target netip.AddrPort, p *port) *session {
-	labels := tell.Labels{{Name: "direction", Value: "inbound"}}
+	place := tell.Target(target).And(tls)
 	return &session{
 		client: client, tls: tls, target: target, port: p,
-		labels: labels.And(tell.Target(target)).And(tls),
+		place: place, labels: place.With("direction", "inbound"),
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/span"
-	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // serve builds what serves clients and the stack behind it.
@@ -105,7 +104,7 @@ func (in *Inbound) workloadOf(target netip.AddrPort) *workload {
 	if a != nil {
 		return a
 	}
-	told := in.deps.Metrics.TCP(tell.Labels{{Name: "direction", Value: "inbound"}, {Name: "peer", Value: "dst"}}.And(tell.Target(target)).And(tell.NoTLS(tell.Loopback)))
+	told := in.toldOf(target)
 	dial := func(ctx context.Context) (net.Conn, error) {
 		c, err := in.dialApp(ctx, "tcp", target.String())
 		if err != nil {

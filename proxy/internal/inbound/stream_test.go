@@ -68,7 +68,7 @@ func TestOpaqueHalfClose(t *testing.T) {
 		t.Errorf("%d bytes, %v; the payload was changed or the answer lost", len(got), err)
 	}
 	eventually(t, "the connection to be closed", func() bool { return w.meter("tcp_open_connections", `"src"`) == 0 })
-	if got := w.meter("tcp_read_bytes_total", `"src"`, alice, `"friends"`); got != float64(len(payload)) {
+	if got := w.meter("tcp_read_bytes_total", `"src"`, alice, `"web"`); got != float64(len(payload)) {
 		t.Errorf("tcp_read_bytes_total = %v, want %d", got, len(payload))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
@@ -19,37 +20,35 @@ const (
 // tcp forwards bytes both ways while the port's policy allows it. An error
 // leaves the connection and done to the caller.
 func (in *Inbound) tcp(ctx context.Context, c net.Conn, s *session, done func()) error {
-	v, changed, err := in.admit(s)
+	changed, err := in.admit(s)
 	if err != nil {
 		return err
 	}
-	labels := s.labels.And(verdictLabels(v, s.target.Port()))
 	up, err := in.dial(ctx, s)
 	if err != nil {
 		return fmt.Errorf("connecting to the application: %w", err)
 	}
-	down := in.deps.Metrics.TCP(labels.With("peer", "src")).Wrap(c)
-	app := in.deps.Metrics.TCP(labels.With("peer", "dst")).Wrap(up)
+	down, app := in.source(s).Wrap(c), in.toldOf(s.target).Wrap(up)
 
 	in.guard(ctx, s, changed, func() { join(down, app) }, func() { _ = down.Close(); _ = app.Close() })
 	done()
 	return nil
 }
 
-// admit judges a connection, and returns the verdict and what tells that the
-// policy has changed since.
-func (in *Inbound) admit(s *session) (allow.Verdict, <-chan struct{}, error) {
+// admit judges a connection, and returns what tells that the policy has changed
+// since.
+func (in *Inbound) admit(s *session) (<-chan struct{}, error) {
 	policy, changed := s.port.current()
 	v := policy.TCP(s.client)
 	if !v.Allowed {
 		in.decided(tell.InboundTCPDeny, s, v)
-		return v, nil, errDenied
+		return nil, errDenied
 	}
 	in.decided(tell.InboundTCPAllow, s, v)
 	if v.Audited {
 		in.log.Info("connection allowed by the audit policy", "client", s.client.Addr.String(), "identity", s.client.ID, "target", s.target.String())
 	}
-	return v, changed, nil
+	return changed, nil
 }
 
 // guard carries a connection that was admitted, and cuts it when the policy no
@@ -93,11 +92,17 @@ func (in *Inbound) recheck(s *session, changed, ended <-chan struct{}, cut func(
 
 // decided counts a decision of a policy.
 func (in *Inbound) decided(f tell.Family, s *session, v allow.Verdict, more ...tell.Label) {
-	in.deps.Metrics.Counter(f, s.labels.And(verdictLabels(v, s.target.Port())).And(more)).Inc()
+	in.deps.Metrics.Counter(f, s.place.And(verdictLabels(v, s.target.Port())).And(more)).Inc()
 }
 
 func (in *Inbound) dial(ctx context.Context, s *session) (net.Conn, error) {
 	return in.dialApp(ctx, "tcp", s.target.String())
+}
+
+// toldOf counts the connections to a target.
+func (in *Inbound) toldOf(target netip.AddrPort) *tell.TCP {
+	l := tell.Labels{{Name: "direction", Value: "inbound"}, {Name: "peer", Value: "dst"}}
+	return in.deps.Metrics.TCP(l.And(tell.Target(target)).And(tell.NoTLS(tell.Loopback)))
 }
 
 // halfConn can end one direction.

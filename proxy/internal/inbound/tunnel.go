@@ -72,7 +72,6 @@ func (in *Inbound) join(x *exchange, res *message.Response, call *h1.Call) {
 	}
 	client, err := taker.Tunnel()
 	if err != nil {
-		x.end.Error = "CANCEL"
 		return
 	}
 	defer client.Close()

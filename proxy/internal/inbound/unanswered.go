@@ -9,44 +9,50 @@ import (
 	"syscall"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
+	"github.com/weftmesh/weft/proxy/internal/frame"
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/relay"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // failApp answers for an application that cannot be reached.
 func (in *Inbound) failApp(x *exchange, err error) {
 	if errors.Is(x.guard.Err(), errLate) {
-		in.fail(x, failure{http.StatusGatewayTimeout, codeDeadline, "request timed out by its service's profile", true, "response timeout"})
-		x.end.Error = "REQUEST_TIMEOUT"
+		in.fail(x, failure{http.StatusGatewayTimeout, codeDeadline, "request timed out by its service's profile", true, "unexpected"})
+		x.end.Error = tell.Timeout
 		return
 	}
 	if x.guard.Err() != nil || errors.Is(err, message.ErrGone) { // the client has gone
-		x.end.Error = "CANCEL"
 		x.Break(message.ErrGone)
 		return
 	}
 	if errors.Is(err, relay.ErrBody) {
 		in.fail(x, failure{http.StatusBadRequest, codeInternal, "the request body is malformed or incomplete", true, "unexpected"})
-		x.end.Error = "CANCEL"
 		return
 	}
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok && x.native() {
-		x.end.Error = "IO"
+		x.end.Error = resetLabel(reset)
 		x.Break(reset)
 		return
 	}
 	x.fate = fateOf(err)
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
-		in.fail(x, failure{http.StatusGatewayTimeout, codeDeadline, "connect timed out", true, "connect timeout"})
-		x.end.Error = "REQUEST_TIMEOUT"
+		in.fail(x, failure{http.StatusGatewayTimeout, codeDeadline, "connect timed out", true, "unexpected"})
 		return
 	}
 	in.log.Debug("request to the application failed", "target", x.session.target.String(), "error", err)
 	in.fail(x, failure{http.StatusBadGateway, codeUnavailable, "the application could not be reached", true, "i/o"})
-	x.end.Error = "IO"
+}
+
+// resetLabel names the code of a reset; applications may make codes up.
+func resetLabel(reset *h2.ResetError) string {
+	if reset.Code > frame.HTTP11Required {
+		return "h2(UNKNOWN)"
+	}
+	return "h2(" + reset.Code.String() + ")"
 }
 
 // fateOf is what an error of a round trip to the application says of the request.

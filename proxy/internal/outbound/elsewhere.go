@@ -28,6 +28,6 @@ func (x *exchange) elsewhere(t *try, m *member, moves int, safe bool) fate.Fate 
 		m.Gone()
 	}
 	t.answer.Drop()
-	t.end(tell.End{Status: t.res.Status}, verdict, x.o.since())
+	t.end(tell.End{Status: t.res.Status}, outcome{}, verdict, x.o.since())
 	return f
 }

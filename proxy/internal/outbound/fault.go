@@ -13,9 +13,11 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/explicit"
+	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
 // Reasons that come from this package.
@@ -44,8 +46,13 @@ type fault struct {
 	close   bool   // the client's connection is given up too
 	label   string // of outbound_http_errors_total
 	short   string // of the route families' error label
+	stream  string // of the endpoint families' error label
+	broken  bool   // it came out of a round trip: the connection's, or the peer's
 	headers message.Fields
 }
+
+// timedOut is the label of what took too long.
+const timedOut = "response timeout"
 
 // noDispatcher is a backend that nothing can be sent to.
 type noDispatcher struct{ ref resolve.Ref }
@@ -71,49 +78,61 @@ func faultOf(err error) fault {
 	var dispatch *noDispatcher
 	var dial *endpoint.DialError
 	bad := func(status int, code codes.Code, closing bool, label, short string) fault {
-		return fault{status: status, code: code, message: err.Error(), close: closing, label: label, short: short}
+		stream := tell.Unclassified
+		if label == timedOut {
+			stream = tell.Timeout
+		}
+		return fault{status: status, code: code, message: err.Error(), close: closing, label: label, short: short, stream: stream}
 	}
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
 	case errors.As(err, &ours):
 		return ours.fault
 	case is(explicit.ErrOriginForm), is(explicit.ErrScheme), is(explicit.ErrAuthority), is(errConnect2), is(relay.ErrBody):
-		return bad(400, codes.InvalidArgument, true, "unexpected", "UNKNOWN")
+		return bad(400, codes.InvalidArgument, true, "unexpected", endUnknown)
 	case is(balance.ErrFailfast):
 		return bad(504, codes.DeadlineExceeded, true, "failfast", "FAIL_FAST")
 	case is(errShed), is(errLimit), is(errFull), is(balance.ErrFull), is(balance.ErrClosed):
 		return bad(503, codes.Unavailable, true, "loadshed", "LOAD_SHED")
 	case is(errRequestTimeout):
-		return bad(504, codes.DeadlineExceeded, false, "response timeout", "REQUEST_TIMEOUT")
+		return bad(504, codes.DeadlineExceeded, false, timedOut, "REQUEST_TIMEOUT")
 	case is(errResponseTimeout):
-		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_STREAM_TIMEOUT")
+		return bad(504, codes.DeadlineExceeded, false, timedOut, "RESPONSE_STREAM_TIMEOUT")
 	case is(errHeadersTimeout):
-		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_HEADERS_TIMEOUT")
+		return bad(504, codes.DeadlineExceeded, false, timedOut, "RESPONSE_HEADERS_TIMEOUT")
 	case is(errIdleTimeout):
-		return bad(504, codes.DeadlineExceeded, false, "response timeout", "IDLE_TIMEOUT")
+		return bad(504, codes.DeadlineExceeded, false, timedOut, "IDLE_TIMEOUT")
 	case is(errAttemptTimeout):
-		return bad(504, codes.DeadlineExceeded, false, "response timeout", "RESPONSE_STREAM_TIMEOUT")
+		return bad(504, codes.DeadlineExceeded, false, timedOut, "RESPONSE_STREAM_TIMEOUT")
 	case is(errProfileTimeout):
-		return bad(504, codes.DeadlineExceeded, true, "response timeout", "REQUEST_TIMEOUT")
+		return bad(504, codes.DeadlineExceeded, true, timedOut, "REQUEST_TIMEOUT")
 	case errors.As(err, &dial) && dial.Timeout:
-		return bad(504, codes.DeadlineExceeded, true, "i/o", "IO")
+		return bad(504, codes.DeadlineExceeded, true, "i/o", endIO)
 	case errors.As(err, &dispatch):
-		return bad(502, codes.Unavailable, true, "unexpected", "UNKNOWN")
+		return bad(502, codes.Unavailable, true, "unexpected", endUnknown)
 	case is(errRequireID):
-		return bad(502, codes.Unavailable, true, "identity required", "UNKNOWN")
+		return bad(502, codes.Unavailable, true, "identity required", endUnknown)
 	case is(errNoRoute):
-		return bad(404, codes.NotFound, false, "unexpected", "UNKNOWN")
+		return bad(404, codes.NotFound, false, "unexpected", endUnknown)
 	case is(errNoSNI):
-		return bad(400, codes.InvalidArgument, true, "unexpected", "UNKNOWN")
+		return bad(400, codes.InvalidArgument, true, "unexpected", endUnknown)
 	case is(resolve.ErrUnknown):
-		return bad(502, codes.Unavailable, true, "unexpected", "UNKNOWN")
+		return bad(502, codes.Unavailable, true, "unexpected", endUnknown)
 	case is(errInvalid), is(errTerminal), is(resolve.ErrNoPrefix):
-		return bad(500, codes.Internal, true, "unexpected", "UNKNOWN")
+		return bad(500, codes.Internal, true, "unexpected", endUnknown)
 	case is(context.Canceled):
-		return bad(499, codes.Canceled, true, "unexpected", "CANCEL")
+		return bad(499, codes.Canceled, true, "unexpected", endCancel)
 	}
 	// Whatever else comes out of a round trip is the connection's.
-	return bad(502, codes.Unavailable, true, "i/o", "IO")
+	f := bad(502, codes.Unavailable, true, "i/o", endIO)
+	f.broken = true
+	var leaving *h2.GoAwayError
+	if reset, ok := errors.AsType[*h2.ResetError](err); ok {
+		f = resetOf(reset, f)
+	} else if errors.As(err, &leaving) {
+		f.stream = resetLabel(leaving.Code)
+	}
+	return f
 }
 
 // response is the fault as an answer. A gRPC client is told in gRPC's words.

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -60,7 +61,10 @@ func (t *routeTell) host(name string) *routeTell {
 		return t
 	}
 	name = strings.Clone(name) // heads are borrowed
-	return t.hosts.Put(name, newRouteTell(t.m, t.labels.With("hostname", name), t.grpc))
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return t.hosts.Put(name, t) // an address is no name
+	}
+	return t.hosts.Put(name, newRouteTell(t.m, t.of, name, t.grpc))
 }
 
 // maxHosts bounds the hosts that a route counts apart.

@@ -73,6 +73,7 @@ type exchange struct {
 	began     time.Duration // since the proxy's start, as all times of requests
 	frames    sized         // the request's body
 	from      *routeTell    // the backend of the last attempt
+	moving    bool          // the next attempt is the last one's, elsewhere
 	tries     int
 	timed     bool // timers know of it
 	whole     bool // it has ended as it should, and nobody else knows of it
@@ -206,7 +207,7 @@ func (x *exchange) fail(err error) {
 		x.Break(message.ErrGone) // nobody listens
 		return
 	}
-	f := faultOf(err)
+	f := x.faultOf(err)
 	if f.label != "" {
 		x.o.deps.Metrics.Counter(tell.OutboundHTTPErrors, tell.Labels{{Name: "error", Value: f.label}}).Inc()
 	}
@@ -215,7 +216,7 @@ func (x *exchange) fail(err error) {
 	}
 	if x.rule != nil {
 		took := x.o.since() - x.began
-		x.told().end(took, 0, "", f.short)
+		x.told().end(took, x.outcomeOf(f))
 		x.rule.profile.end(false, f.status, false, took)
 	}
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok && x.r.Version == message.HTTP2 {

@@ -40,6 +40,7 @@ func (x *exchange) afford() bool {
 	if p == nil || p.Budget == nil {
 		return true
 	}
+	x.rule.profile.failed.Inc()
 	if p.Budget.Withdraw(x.o.since()) {
 		return true
 	}

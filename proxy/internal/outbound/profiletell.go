@@ -16,7 +16,8 @@ type profileTell struct {
 	labels   tell.Labels
 	requests *tell.Counter
 	tries    *tell.Counter
-	broke    *tell.Counter // tries for which there was no budget
+	failed   *tell.Counter // tries that would be done again
+	broke    *tell.Counter // of those, the ones for which there was no budget
 	ends     sync.Map      // profileEnd -> *tell.Counter
 	times    sync.Map      // status -> *tell.Histogram
 }
@@ -34,7 +35,7 @@ func newProfileTell(m *tell.Metrics, r *resolve.ProfileRule) *profileTell {
 	l := tell.Route("outbound", r.Canonical, named)
 	return &profileTell{
 		m: m, labels: l, requests: m.Counter(tell.RouteRequests, l), tries: m.Counter(tell.RouteActualRequests, l),
-		broke: m.Counter(tell.RouteRetryable, l.With("skipped", "no_budget")),
+		failed: m.Counter(tell.RouteRetryable, l), broke: m.Counter(tell.RouteRetryable, l.With("skipped", "no_budget")),
 	}
 }
 
@@ -46,10 +47,6 @@ func (t *profileTell) end(actual bool, status int, success bool, took time.Durat
 	if status < 0 || status > 999 {
 		status = 0
 	}
-	code := ""
-	if status != 0 {
-		code = strconv.Itoa(status)
-	}
 	key := profileEnd{actual, success, status}
 	c, ok := t.ends.Load(key)
 	if !ok {
@@ -60,7 +57,7 @@ func (t *profileTell) end(actual bool, status int, success bool, took time.Durat
 		if actual {
 			family = tell.RouteActualResponses
 		}
-		c, _ = t.ends.LoadOrStore(key, t.m.Counter(family, t.labels.With("status_code", code).With("classification", class)))
+		c, _ = t.ends.LoadOrStore(key, t.m.Counter(family, t.coded(status).With("classification", class)))
 	}
 	c.(*tell.Counter).Inc()
 	if actual {
@@ -68,9 +65,16 @@ func (t *profileTell) end(actual bool, status int, success bool, took time.Durat
 	}
 	h, ok := t.times.Load(status)
 	if !ok {
-		h, _ = t.times.LoadOrStore(status, t.m.Histogram(tell.RouteLatency, t.labels.With("status_code", code)))
+		h, _ = t.times.LoadOrStore(status, t.m.Histogram(tell.RouteLatency, t.coded(status)))
 	}
 	h.(*tell.Histogram).Observe(float64(took) / float64(time.Millisecond))
+}
+
+func (t *profileTell) coded(status int) tell.Labels {
+	if status == 0 {
+		return t.labels
+	}
+	return t.labels.With("status_code", strconv.Itoa(status))
 }
 
 // start counts a request, and try one attempt at it.

@@ -96,7 +96,7 @@ func (x *exchange) respond(t *try) error {
 		return x.switched(t)
 	case res.Status < 200:
 		t.answer.Drop()
-		t.end(tell.End{Error: "IO"}, balance.Failure, x.o.since())
+		t.end(tell.End{Status: 502}, outcome{status: 502, grpc: "14"}, balance.Failure, x.o.since())
 		return relay.ErrStatus // a switch that nobody asked for
 	}
 	leaves := t.leaves()
@@ -146,22 +146,24 @@ func (x *exchange) finish(t *try, err error) {
 	if p := x.rule.Profile; p != nil {
 		e.Success = p.Classes.Success(e.Status, t.status())
 	}
+	o := outcome{status: e.Status, grpc: e.GRPC}
 	verdict := balance.Success
 	switch {
-	case err != nil && x.leftBy(err):
-		e.Error, verdict = "CANCEL", balance.Neutral
-		e.Success = false
+	case err != nil && x.leftBy(err): // no fault of the endpoint's
+		o.err, verdict = endCancel, balance.Neutral
 	case err != nil:
-		e.Error, e.Success, verdict = faultOf(err).short, false, balance.Failure
+		x.broke(err, &e, &o)
+		verdict = balance.Failure
 	case !e.Success:
 		verdict = balance.Failure
 	}
 	if t.res.Status == 429 || e.GRPC == "8" {
 		verdict = balance.Limited
 	}
+	t.watched.failed = err
 	now := x.o.since()
-	t.end(e, verdict, now)
-	x.told().end(now-x.began, e.Status, e.GRPC, e.Error)
+	t.end(e, o, verdict, now)
+	x.told().end(now-x.began, o)
 	x.rule.profile.end(false, e.Status, e.Success, now-x.began)
 }
 

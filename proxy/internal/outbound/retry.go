@@ -99,6 +99,7 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			if f := x.elsewhere(t, m, moves, safe && !resent); f != "" {
 				resent = resent || f == fate.Lost
 				moves++
+				x.moving = true
 				if deadline.IsZero() {
 					deadline = time.Now().Add(x.failfast())
 				}
@@ -130,12 +131,14 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 			}
 			if moved {
 				moves++
+				x.moving = true
 				if deadline.IsZero() && m != nil {
 					deadline = time.Now().Add(x.failfast())
 				}
 				avoid = m
 				continue
 			}
+			x.missed(err)
 			if retries >= x.retry.Limit || x.rule.Profile != nil || !x.repeatable() || ctx.Err() != nil ||
 				!errors.Is(err, balance.ErrFailfast) && !errors.Is(err, errHeadersTimeout) && !errors.Is(err, errAttemptTimeout) {
 				return nil, err
@@ -150,12 +153,7 @@ func (x *exchange) attempts(ctx context.Context) (*try, error) {
 	}
 }
 
-func (x *exchange) retries() *tell.Retries {
-	if x.rule.tell.grpc {
-		return &tell.GRPCRetries
-	}
-	return &tell.HTTPRetries
-}
+func (x *exchange) retries() *tell.Retries { return x.rule.tell.retries() }
 
 func (x *exchange) count(f tell.Family) { x.o.deps.Metrics.Counter(f, x.told().labels).Inc() }
 
@@ -188,7 +186,7 @@ func lost(err error) bool {
 	var d *endpoint.DialError
 	return !errors.As(err, &d) && !errors.Is(err, message.ErrGone) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) &&
 		!errors.Is(err, errRequestTimeout) && !errors.Is(err, errResponseTimeout) && !errors.Is(err, errHeadersTimeout) &&
-		!errors.Is(err, balance.ErrFailfast) && !errors.Is(err, balance.ErrFull) && !errors.Is(err, errShed) && faultOf(err).short == "IO"
+		!errors.Is(err, balance.ErrFailfast) && !errors.Is(err, balance.ErrFull) && !errors.Is(err, errShed) && faultOf(err).broken
 }
 
 // alone reports whether there is no other endpoint than the one just tried.
@@ -215,10 +213,14 @@ func (x *exchange) backoff(ctx context.Context, n int) bool {
 
 // attempt sends the request to one endpoint of one backend. m is the endpoint,
 // if it came to one. It does not wait for an endpoint beyond the deadline, if
-// there is one. more says that another try would be allowed.
+// there is one. more says that another try would be allowed. A backend counts what
+// it is asked to do, not how often that moves.
 func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Time, more bool) (*try, *member, error) {
 	var err error
 	b, l := (*backend)(nil), (*lease)(nil)
+	if !x.moving {
+		x.from = nil // what fails before there is a backend is none's
+	}
 	if x.sticky != nil && avoid == nil {
 		b, l = x.sticky.place(x.rule.split)
 	}
@@ -227,6 +229,10 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 			return nil, nil, err
 		}
 	}
+	if !x.moving || x.from != b.tell {
+		b.tell.start()
+	}
+	x.from, x.moving = b.tell, false
 	x.tries++
 	out := x.outgoing()
 	for _, filters := range [][]resolve.Filter{x.rule.Filters, b.Filters} {

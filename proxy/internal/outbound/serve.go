@@ -57,7 +57,7 @@ func (o *Outbound) stream(conn net.Conn, to resolve.Target, peer netip.AddrPort,
 		end()
 		return
 	}
-	o.deps.Metrics.Counter(tell.OutboundProtocols, refLabels("parent", s.policy.Parent).With("protocol", s.policy.Protocol.String())).Inc()
+	s.arrived.Inc()
 	kind := detect.Opaque
 	switch s.policy.Protocol {
 	case resolve.HTTP1, resolve.HTTP2, resolve.GRPC:
@@ -84,13 +84,11 @@ func (o *Outbound) stream(conn net.Conn, to resolve.Target, peer netip.AddrPort,
 func (o *Outbound) detect(conn net.Conn, s *stack) (detect.Kind, net.Conn, error) {
 	began := time.Now()
 	kind, replayed, err := detect.HTTP(o.life, conn, o.detectTimeout())
-	labels := refLabels("parent", s.policy.Parent)
 	result := kind.String()
 	if err != nil {
 		result, replayed = "error", conn
 	}
-	o.deps.Metrics.Counter(tell.OutboundDetect, labels.With("result", result)).Inc()
-	o.deps.Metrics.Histogram(tell.OutboundDetectTime, labels).Observe(time.Since(began).Seconds())
+	s.detected.Found(result, time.Since(began))
 	return kind, replayed, err
 }
 

@@ -27,6 +27,11 @@ type stack struct {
 	tcp      split
 	tls      []split // of policy.TLS
 	inflight atomic.Int64
+
+	detected *tell.Detections    // nil where nothing is detected
+	arrived  *tell.Counter       // connections
+	bytes    *tell.Connections   // of tcp
+	named    []*tell.Connections // of tls
 	releases []func()
 }
 
@@ -77,10 +82,19 @@ func (o *Outbound) build(to resolve.Target, p *resolve.Policy) *stack {
 	o.bind(s, h1)
 	o.bind(s, h2)
 	s.tcp = o.split(s, p.Opaque, resolve.Accrual{}, nil)
+	m, parent := o.deps.Metrics, refLabels("parent", p.Parent)
+	s.arrived = m.Counter(tell.OutboundProtocols, parent.With("protocol", p.Protocol.String()))
+	switch p.Protocol {
+	case resolve.Detect, resolve.Invalid:
+		s.detected = m.Detections(tell.OutboundDetect, tell.OutboundDetectTime, parent)
+		fallthrough
+	case resolve.Opaque:
+		s.bytes = m.Connections(tell.TCPRoute, parent.And(refLabels("route", p.Opaque.Ref)))
+	}
 	for _, route := range p.TLS {
 		s.tls = append(s.tls, o.split(s, route.Split, resolve.Accrual{}, nil))
+		s.named = append(s.named, m.Connections(tell.TLSRoute, parent.And(refLabels("route", route.Ref))))
 	}
-	o.deps.Metrics.Counter(tell.OutboundProtocols, refLabels("parent", p.Parent).With("protocol", p.Protocol.String())).Add(0)
 	o.log.Debug("target bound", "target", to.String(), "protocol", p.Protocol.String(), "parent", p.Parent.String())
 	return s
 }
@@ -94,9 +108,12 @@ func (o *Outbound) bind(s *stack, h resolve.HTTP) {
 				continue
 			}
 			labels := refLabels("parent", s.policy.Parent).And(refLabels("route", route.Ref))
-			t := newRouteTell(o.deps.Metrics, labels, route.GRPC)
+			t := newRouteTell(o.deps.Metrics, labels, "", route.GRPC)
 			bound := &rule{Rule: r, tell: t, split: o.split(s, r.Backends, h.Accrual, t), mirrors: o.mirrors(s, r.Filters)}
-			bound.split.uses(forHTTP)
+			bound.split.usedBy(forHTTP, s.policy.Parent)
+			if r.Retry.Limit > 0 && r.Profile == nil {
+				t.retriable()
+			}
 			bound.mirrored = len(bound.mirrors) > 0
 			for k := range bound.split.backends {
 				b := &bound.split.backends[k]

@@ -33,8 +33,6 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 		return errRequireID
 	}
 	t.call = ep.Tell(x.authority).Start()
-	x.from = t.backend.tell
-	x.from.start()
 	t.route.try()
 	x.watch(t, out)
 	native := x.r.Version == message.HTTP2
@@ -72,7 +70,7 @@ func (t *try) drop(now time.Duration) {
 		verdict = balance.Limited
 	}
 	t.answer.Drop()
-	t.end(tell.End{Status: t.res.Status, GRPC: tell.Code(grpc), Success: false}, verdict, now)
+	t.end(tell.End{Status: t.res.Status, GRPC: tell.Code(grpc), Success: false}, outcome{status: t.res.Status, grpc: grpc}, verdict, now)
 }
 
 // isRead reports whether an error is one of reading the response.
@@ -87,18 +85,24 @@ func (t *try) fail(x *exchange, err error) {
 	if endpoint.Unsent(err) || x.gone() || errors.Is(err, errRequireID) || errors.Is(err, relay.ErrBody) {
 		verdict = balance.Neutral
 	}
-	f := faultOf(err)
-	t.end(tell.End{Error: f.short}, verdict, x.o.since())
+	var e tell.End
+	if !x.gone() {
+		e = x.endOf(x.faultOf(err))
+	}
+	t.watched.failed = err
+	t.end(e, outcome{}, verdict, x.o.since()) // the backend's outcome is known when it is known not to move
 }
 
 // end counts the end of an attempt at a time.
-func (t *try) end(e tell.End, v balance.Verdict, now time.Duration) {
+func (t *try) end(e tell.End, o outcome, v balance.Verdict, now time.Duration) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
-	t.watched.over(t, e)
-	t.route.end(true, e.Status, e.Success, 0)
+	t.watched.over(t)
+	if e != (tell.End{}) {
+		t.route.end(true, e.Status, e.Success, 0)
+	}
 	t.call.End(e, now-t.began)
-	t.backend.tell.end(now-t.began, e.Status, e.GRPC, e.Error)
+	t.backend.tell.end(now-t.began, o)
 	t.lease.End(v)
 }

@@ -19,47 +19,42 @@ var errForbidden = errors.New("the policy forbids this connection")
 
 // way is where a connection's bytes go.
 type way struct {
-	route     resolve.Ref
 	split     split
+	told      *tell.Connections
+	use       use
 	forbidden bool
 	invalid   bool // the policy could not be read
-	tls       bool // by the name in its TLS handshake
 }
 
 // opaque carries bytes that nobody looks at. It owns the connection.
 func (o *Outbound) opaque(conn net.Conn, to resolve.Target, s *stack) {
 	p := s.policy
-	o.carry(conn, to, p.Parent, way{route: p.Opaque.Ref, split: s.tcp, forbidden: p.Forbidden, invalid: p.Protocol == resolve.Invalid})
+	told := s.bytes
+	if told == nil { // a gateway is asked for bytes, whatever the policy says of them
+		told = o.deps.Metrics.Connections(tell.TCPRoute, refLabels("parent", p.Parent).And(refLabels("route", p.Opaque.Ref)))
+	}
+	o.carry(conn, to, p.Parent, way{split: s.tcp, told: told, use: forTCP, forbidden: p.Forbidden, invalid: p.Protocol == resolve.Invalid})
 }
 
 // carry carries bytes. It owns the connection.
 func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w way) {
-	labels := refLabels("parent", parent).And(refLabels("route", w.route))
-	opened, closed := tell.OutboundTCPRouteOpen, tell.OutboundTCPRouteClose
-	if w.tls {
-		opened, closed = tell.OutboundTLSRouteOpen, tell.OutboundTLSRouteClose
-	}
-	o.deps.Metrics.Counter(opened, labels).Inc()
-	label := ""
-	defer func() { o.deps.Metrics.Counter(closed, labels.With("error", label)).Inc() }()
+	w.told.Opened()
+	end := tell.Well
+	defer func() { w.told.Closed(end) }()
 	switch {
 	case w.invalid:
-		label = "invalid_policy"
+		end = tell.InvalidPolicy
 		o.drop(conn, to, errInvalid)
 		return
 	case w.forbidden:
-		label = "forbidden"
+		end = tell.Forbidden
 		o.drop(conn, to, errForbidden)
 		return
 	}
-	if w.tls {
-		w.split.uses(forTLS)
-	} else {
-		w.split.uses(forTCP)
-	}
-	l, peer, err := o.reach(w.split)
+	w.split.usedBy(w.use, parent)
+	l, peer, err := o.reach(w, parent)
 	if err != nil {
-		label = "unexpected"
+		end = endingOf(err)
 		o.drop(conn, to, err)
 		return
 	}
@@ -67,9 +62,16 @@ func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w
 	l.End(balance.Success)
 }
 
+func endingOf(err error) tell.Ending {
+	if _, ok := errors.AsType[*noDispatcher](err); ok {
+		return tell.InvalidBackend
+	}
+	return tell.Unexpected
+}
+
 // reach connects to an endpoint of the target, another if one cannot be reached.
-func (o *Outbound) reach(d split) (*lease, net.Conn, error) {
-	b, err := d.choose(random)
+func (o *Outbound) reach(w way, parent resolve.Ref) (*lease, net.Conn, error) {
+	b, err := w.split.choose(random)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -77,6 +79,11 @@ func (o *Outbound) reach(d split) (*lease, net.Conn, error) {
 		return nil, nil, b.err
 	case b.pool == nil:
 		return nil, nil, &noDispatcher{b.Ref}
+	}
+	if !b.pool.forward {
+		if by := b.pool.tell.user(w.use, parent); by != nil {
+			by.direct.Add(1)
+		}
 	}
 	var avoid *member
 	began := time.Now()
@@ -139,7 +146,7 @@ func (x *exchange) switched(t *try) error {
 	peer, ok := t.answer.Tunnel()
 	if !ok {
 		t.answer.Drop()
-		t.end(tell.End{Status: res.Status, Error: "UNKNOWN"}, balance.Neutral, x.o.since())
+		t.end(tell.End{Status: res.Status, Error: tell.Unclassified}, outcome{status: res.Status, err: endUnknown}, balance.Neutral, x.o.since())
 		return fmt.Errorf("the endpoint switched protocols unasked")
 	}
 	x.guard.Set(nil)

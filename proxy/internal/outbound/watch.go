@@ -12,8 +12,9 @@ import (
 // watched is what is shown of an attempt, or told of it to a trace. The zero value
 // is one that nobody looks at.
 type watched struct {
-	tap  *tap.Exchange
-	span *span.Span
+	tap    *tap.Exchange
+	span   *span.Span
+	failed error // what ended it too early
 }
 
 // watch shows an attempt to whoever looks. It costs a load if nobody does.
@@ -46,21 +47,19 @@ func (w *watched) head(res *message.Response) {
 }
 
 // over shows the end of an attempt.
-func (w *watched) over(t *try, e tell.End) {
+func (w *watched) over(t *try) {
 	w.span.End()
 	if w.tap == nil {
 		return
 	}
-	end := tap.End{Reset: e.Error != ""}
 	switch {
-	case e.Error == "CANCEL":
-		end.Code = 8 // of HTTP/2, as for what follows
-	case end.Reset:
-		end.Code = 2
+	case w.failed != nil:
+		w.tap.End(tap.EndOf(w.failed))
 	case t.body != nil:
-		end.Trailer = t.body.Trailer()
+		w.tap.End(tap.End{Trailer: t.body.Trailer()})
+	default:
+		w.tap.End(tap.End{})
 	}
-	w.tap.End(end)
 }
 
 // trace makes this proxy a part of the request's trace, if it has one. What it

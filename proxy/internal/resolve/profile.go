@@ -2,7 +2,9 @@ package resolve
 
 import (
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +52,7 @@ func profileOf(p *destpb.DestinationProfile) *Profile {
 		}
 		ref, err := refOf(d.GetBackendRef())
 		if err != nil {
-			ref = fallback(d.GetAuthority())
+			ref = serviceOf(d.GetAuthority())
 		}
 		out.Overrides = append(out.Overrides, Backend{Ref: ref, Weight: d.GetWeight(), Path: d.GetAuthority(), Load: DefaultLoad})
 	}
@@ -72,6 +74,18 @@ func profileOf(p *destpb.DestinationProfile) *Profile {
 	return out
 }
 
+// serviceOf is what metrics call a service that a profile names: by its name in the
+// cluster, where it has one.
+func serviceOf(authority string) Ref {
+	host, port, err := net.SplitHostPort(authority)
+	parts := strings.SplitN(host, ".", 4)
+	n, badPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || badPort != nil || len(parts) < 3 || parts[0] == "" || parts[1] == "" || !strings.EqualFold(parts[2], "svc") {
+		return fallback("unknown")
+	}
+	return Ref{Group: "core", Kind: "Service", Namespace: parts[1], Name: parts[0], Port: uint16(n)}
+}
+
 // budgetOf is nil if there is no budget, or none that makes sense: then nothing is
 // tried again (spec/proxy.md §6.6).
 func budgetOf(b *destpb.RetryBudget) *budget.Budget {
@@ -90,7 +104,7 @@ func (p *Profile) http(t Target) HTTP {
 	if len(p.Overrides) == 0 {
 		ref := p.Parent
 		if ref == (Ref{}) {
-			ref = fallback("service")
+			ref = serviceOf(canonical)
 		}
 		backends = Split{Kind: SplitFirst, Backends: []Backend{{Ref: ref, Weight: 1, Path: canonical, Load: DefaultLoad}}}
 	}

@@ -21,9 +21,10 @@ type Op string
 
 // The operations.
 const (
-	OpReset  Op = "Reset"
-	OpAdd    Op = "Add"
-	OpRemove Op = "Remove"
+	OpReset        Op = "Reset"
+	OpAdd          Op = "Add"
+	OpRemove       Op = "Remove"
+	OpDoesNotExist Op = "DoesNotExist"
 )
 
 // opened tells the set that a stream begins.
@@ -46,6 +47,9 @@ func (s *set) apply(u *destpb.Update) (Op, bool) {
 		return OpRemove, true
 	case *destpb.Update_NoEndpoints:
 		s.fresh, s.known, s.eps = false, true, nil
+		if !u.NoEndpoints.GetExists() {
+			return OpDoesNotExist, true
+		}
 		return OpReset, true
 	}
 	return "", false

@@ -59,7 +59,7 @@ func TestSet(t *testing.T) {
 		{"a new stream that is silent changes nothing", []*destpb.Update{nil, add(a1), nil}, "Reset 1"},
 		{"a Remove on a new stream is about nothing", []*destpb.Update{nil, add(a1), nil, remove(a1)}, "Reset 1"},
 		{"no endpoints empties", []*destpb.Update{nil, add(a1), none(true), add(a2)}, "Reset 1; Reset ; Reset 2"},
-		{"so does no such service", []*destpb.Update{nil, add(a1), nil, none(false)}, "Reset 1; Reset "},
+		{"so does no such service", []*destpb.Update{nil, add(a1), nil, none(false)}, "Reset 1; DoesNotExist "},
 		{"an unknown update says nothing", []*destpb.Update{nil, {}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -165,4 +165,19 @@ func FuzzAddr(f *testing.F) {
 			t.Errorf("%v became %v, %v", in, got, ok)
 		}
 	})
+}
+
+func TestServiceOfAProfile(t *testing.T) {
+	for in, want := range map[string]Ref{
+		"web.shop.svc.cluster.local:80": {Group: "core", Kind: "Service", Namespace: "shop", Name: "web", Port: 80},
+		"web.shop.SVC:8080":             {Group: "core", Kind: "Service", Namespace: "shop", Name: "web", Port: 8080},
+		"web.example:80":                fallback("unknown"),
+		"web.shop.svc.cluster.local":    fallback("unknown"),
+		"web.shop.pod.cluster.local:80": fallback("unknown"),
+		"web.shop.svc:x":                fallback("unknown"),
+	} {
+		if got := serviceOf(in); got != want {
+			t.Errorf("serviceOf(%q) = %v, want %v", in, got, want)
+		}
+	}
 }

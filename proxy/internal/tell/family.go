@@ -17,6 +17,7 @@ type Family struct {
 	Help    string
 	Kind    Kind
 	Buckets []float64 // of a histogram, rising, +Inf left out
+	Fades   bool      // a series is dropped when it is idle, however few there are
 }
 
 // Latency buckets of the families that Linkerd has had from the start, in ms.
@@ -27,28 +28,28 @@ var latencyMS = []float64{
 
 // Families of both directions.
 var (
-	RequestTotal    = counter("request_total", "Total count of HTTP requests.")
-	ResponseTotal   = counter("response_total", "Total count of HTTP responses.")
-	ResponseLatency = histogram("response_latency_ms", "Elapsed times between a request's headers being received and its response stream completing", latencyMS)
+	RequestTotal    = fading(counter("request_total", "Total count of HTTP requests."))
+	ResponseTotal   = fading(counter("response_total", "Total count of HTTP responses."))
+	ResponseLatency = fading(histogram("response_latency_ms", "Elapsed times between a request's headers being received and its response stream completing", latencyMS))
 
-	TCPOpenTotal  = counter("tcp_open_total", "Total count of opened connections")
-	TCPOpen       = gauge("tcp_open_connections", "Number of currently-open connections")
-	TCPCloseTotal = counter("tcp_close_total", "Total count of closed connections")
-	TCPReadBytes  = counter("tcp_read_bytes_total", "Total count of bytes read from peers")
-	TCPWriteBytes = counter("tcp_write_bytes_total", "Total count of bytes written to peers")
+	TCPOpenTotal  = fading(counter("tcp_open_total", "Total count of opened connections"))
+	TCPOpen       = fading(gauge("tcp_open_connections", "Number of currently-open connections"))
+	TCPCloseTotal = fading(counter("tcp_close_total", "Total count of closed connections"))
+	TCPReadBytes  = fading(counter("tcp_read_bytes_total", "Total count of bytes read from peers"))
+	TCPWriteBytes = fading(counter("tcp_write_bytes_total", "Total count of bytes written to peers"))
 )
 
 // Inbound families.
 var (
-	InboundHTTPAllow     = counter("inbound_http_authz_allow_total", "The total number of inbound HTTP requests that were authorized")
-	InboundHTTPDeny      = counter("inbound_http_authz_deny_total", "The total number of inbound HTTP requests that could not be processed due to being denied")
-	InboundHTTPNoRoute   = counter("inbound_http_route_not_found_total", "The total number of inbound HTTP requests that could not be associated with a route")
-	InboundHTTPRateLimit = counter("inbound_http_local_ratelimit_total", "The total number of inbound HTTP requests that could not be processed due to being rate-limited")
-	InboundTCPAllow      = counter("inbound_tcp_authz_allow_total", "The total number of inbound TCP connections that were authorized")
-	InboundTCPDeny       = counter("inbound_tcp_authz_deny_total", "The total number of inbound TCP connections that were denied")
-	InboundTCPTerminate  = counter("inbound_tcp_authz_terminate_total", "The total number of inbound TCP connections that were terminated due to an authorization change")
-	InboundHTTPErrors    = counter("inbound_http_errors_total", "The total number of inbound HTTP requests that could not be processed due to a proxy error")
-	InboundTCPErrors     = counter("inbound_tcp_errors_total", "The total number of inbound TCP connections that could not be processed due to a proxy error")
+	InboundHTTPAllow     = fading(counter("inbound_http_authz_allow_total", "The total number of inbound HTTP requests that were authorized"))
+	InboundHTTPDeny      = fading(counter("inbound_http_authz_deny_total", "The total number of inbound HTTP requests that could not be processed due to being denied"))
+	InboundHTTPNoRoute   = fading(counter("inbound_http_route_not_found_total", "The total number of inbound HTTP requests that could not be associated with a route"))
+	InboundHTTPRateLimit = fading(counter("inbound_http_local_ratelimit_total", "The total number of inbound HTTP requests that could not be processed due to being rate-limited"))
+	InboundTCPAllow      = fading(counter("inbound_tcp_authz_allow_total", "The total number of inbound TCP connections that were authorized"))
+	InboundTCPDeny       = fading(counter("inbound_tcp_authz_deny_total", "The total number of inbound TCP connections that were denied"))
+	InboundTCPTerminate  = fading(counter("inbound_tcp_authz_terminate_total", "The total number of inbound TCP connections that were terminated due to an authorization change"))
+	InboundHTTPErrors    = fading(counter("inbound_http_errors_total", "The total number of inbound HTTP requests that could not be processed due to a proxy error"))
+	InboundTCPErrors     = fading(counter("inbound_tcp_errors_total", "The total number of inbound TCP connections that could not be processed due to a proxy error"))
 	InboundHeaders       = counter("inbound_tcp_transport_header_connections_total", "TCP connections with transport headers")
 	InboundDetect        = counter("inbound_tcp_detect_http_results_total", "HTTP detections by result")
 	InboundDetectTime    = histogram("inbound_tcp_detect_http_duration_seconds", "The time taken for HTTP detection", []float64{0.001, 0.1})
@@ -70,8 +71,8 @@ var (
 
 // Outbound families.
 var (
-	OutboundHTTPErrors = counter("outbound_http_errors_total", "The total number of outbound HTTP requests that could not be processed due to a proxy error")
-	OutboundTCPErrors  = counter("outbound_tcp_errors_total", "The total number of outbound TCP connections that could not be processed due to a proxy error")
+	OutboundHTTPErrors = fading(counter("outbound_http_errors_total", "The total number of outbound HTTP requests that could not be processed due to a proxy error"))
+	OutboundTCPErrors  = fading(counter("outbound_tcp_errors_total", "The total number of outbound TCP connections that could not be processed due to a proxy error"))
 	OutboundProtocols  = counter("outbound_tcp_protocol_connections_total", "Outbound TCP connections by protocol configuration")
 	OutboundDetect     = counter("outbound_tcp_detect_http_results_total", "HTTP detections by result")
 	OutboundDetectTime = histogram("outbound_tcp_detect_http_duration_seconds", "The time taken for HTTP detection", []float64{0.001, 0.1})
@@ -97,8 +98,6 @@ var (
 	OutboundHTTPRetrySuccesses = counter("outbound_http_route_retry_successes_total", "Successful responses to retry requests")
 	OutboundHTTPRetryLimit     = counter("outbound_http_route_retry_limit_exceeded_total", "Retryable requests not sent due to the retry limit")
 	OutboundHTTPRetryOverflow  = counter("outbound_http_route_retry_overflow_total", "Retryable requests not sent due to circuit breakers")
-	OutboundTCPRouteOpen       = counter("outbound_tcp_route_open_total", "The total number of connections opened")
-	OutboundTCPRouteClose      = counter("outbound_tcp_route_close_total", "The total number of connections closed")
 )
 
 // TransferCost are the bytes to and from endpoints.
@@ -109,6 +108,10 @@ var (
 	backendTime = []float64{0.025, 0.05, 0.1, 0.25, 0.5, 1, 10}
 	frameSize   = []float64{128, 1024, 10240}
 )
+
+// fading are the families that linkerd2-proxy, too, drops idle series of (spec/proxy.md
+// §15.2).
+func fading(f Family) Family { f.Fades = true; return f }
 
 func counter(name, help string) Family { return Family{Name: name, Help: help, Kind: KindCounter} }
 func gauge(name, help string) Family   { return Family{Name: name, Help: help, Kind: KindGauge} }

@@ -15,13 +15,21 @@ type HTTP struct {
 	ends Bound[End, *ended]
 }
 
-// An End is how a request ended. All fields come from bounded sets.
+// An End is how a request ended. All fields come from bounded sets. The zero value
+// is a request that nobody waited for, which has no response to count.
 type End struct {
 	Status  int    // of the response; 0 if there was none
 	GRPC    string // grpc-status as text; "" if the request is not gRPC
-	Error   string // why there was no proper end, as in spec/proxy.md §6.7; mostly ""
+	Error   string // why the stream did not end properly: Timeout, Unclassified, or what Reset says; mostly ""
 	Success bool   // the classification
 }
+
+// Errors of streams (spec/proxy.md §6.7). What could not be connected to is an
+// answer, 502 or 504, and no error.
+const (
+	Timeout      = "timeout"
+	Unclassified = "unclassified"
+)
 
 type ended struct {
 	total   *Counter
@@ -45,7 +53,7 @@ type Call struct{ h *HTTP }
 // End counts the response, when its last byte (or trailer) has been sent, and how
 // long that took since the request's head: the caller has looked at a clock anyway.
 func (c Call) End(e End, took time.Duration) {
-	if c.h == nil {
+	if c.h == nil || e.Status == 0 && e.Error == "" {
 		return
 	}
 	b := c.h.bound(e)
@@ -90,6 +98,21 @@ func Code(status string) string {
 		return codes[n]
 	}
 	return codes[2]
+}
+
+// names are what the families of routes call the codes.
+var names = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+	"FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+}
+
+// CodeName is a gRPC status as the families of routes label it; no status is
+// UNKNOWN, as is what a peer has made up.
+func CodeName(status string) string {
+	if n, err := strconv.ParseUint(status, 10, 8); err == nil && n < uint64(len(names)) {
+		return names[n]
+	}
+	return "UNKNOWN"
 }
 
 // bounded makes labels of what a peer may have made up.

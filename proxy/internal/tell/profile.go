@@ -2,12 +2,12 @@ package tell
 
 // Families of ServiceProfiles' routes: of requests, and of the tries of them.
 var (
-	RouteRequests        = counter("route_request_total", "Total count of HTTP requests")
-	RouteResponses       = counter("route_response_total", "Total count of HTTP responses")
-	RouteLatency         = histogram("route_response_latency_ms", "Elapsed times between a request's headers being received and its response stream completing", latencyMS)
-	RouteActualRequests  = counter("route_actual_request_total", "Total count of HTTP requests, tries included")
-	RouteActualResponses = counter("route_actual_response_total", "Total count of HTTP responses, tries included")
-	RouteRetryable       = counter("route_retryable_total", "Total count of retryable HTTP responses")
+	RouteRequests        = fading(counter("route_request_total", "Total count of HTTP requests"))
+	RouteResponses       = fading(counter("route_response_total", "Total count of HTTP responses"))
+	RouteLatency         = fading(histogram("route_response_latency_ms", "Elapsed times between a request's headers being received and its response stream completing", latencyMS))
+	RouteActualRequests  = fading(counter("route_actual_request_total", "Total count of HTTP requests, tries included"))
+	RouteActualResponses = fading(counter("route_actual_response_total", "Total count of HTTP responses, tries included"))
+	RouteRetryable       = fading(counter("route_retryable_total", "Total count of retryable HTTP responses"))
 )
 
 // Route labels the requests of a ServiceProfile's route: the direction, the
@@ -19,12 +19,6 @@ func Route(direction, dst string, route Labels) Labels {
 	}
 	return out
 }
-
-// Families of connections that are routed by the name in their TLS handshake.
-var (
-	OutboundTLSRouteOpen  = counter("outbound_tls_route_open_total", "The total number of connections opened")
-	OutboundTLSRouteClose = counter("outbound_tls_route_close_total", "The total number of connections closed")
-)
 
 // Retries are the families that count what was sent once more.
 type Retries struct{ Requests, Successes, Limit, Overflow Family }

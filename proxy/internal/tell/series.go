@@ -17,6 +17,13 @@ func (c *Counter) Add(n uint64) { c.s.live().count.Add(int64(n)) }
 // Inc adds one.
 func (c *Counter) Inc() { c.Add(1) }
 
+// Value is what the counter has counted. Looking at it is no use that keeps it from
+// being dropped as idle.
+func (c *Counter) Value() uint64 { return uint64(c.s.current().count.Load()) }
+
+// Same reports whether both count in one series.
+func (c *Counter) Same(o *Counter) bool { return c.s.current() == o.s.current() }
+
 // A Gauge goes up and down; it is never dropped while it is not zero.
 type Gauge struct{ s *series }
 
@@ -28,6 +35,9 @@ func (g *Gauge) Set(n int64) { g.s.live().count.Store(n) }
 
 // A Histogram counts observations by size.
 type Histogram struct{ s *series }
+
+// None adds n observations of 0.
+func (h *Histogram) None(n uint64) { h.s.live().buckets[0].Add(n) }
 
 // Observe adds one observation, in the family's unit.
 func (h *Histogram) Observe(v float64) {
@@ -95,6 +105,17 @@ func (s *series) live() *series {
 		return heir.live()
 	}
 	return s.m.revive(s)
+}
+
+// current is the series that counts for this one.
+func (s *series) current() *series {
+	for {
+		heir := s.heir.Load()
+		if !s.gone.Load() || heir == nil {
+			return s
+		}
+		s = heir
+	}
 }
 
 // revive puts a dropped series back, or finds the one that replaced it.

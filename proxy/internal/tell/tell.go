@@ -4,7 +4,8 @@
 // Handles are bound once, when a stack or a connection is built: a request only
 // adds to atomics. The number of series of each family is capped; what comes
 // after the cap is added to one series with the label overflow="true". A series
-// unused for RetainIdle is dropped, and returns with its value if it is used again.
+// unused for RetainIdle is dropped, and returns with its value if it is used again;
+// those of families that do not fade are, if there are many.
 package tell
 
 import (
@@ -13,6 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// few is how many series a family that does not fade keeps though they are idle.
+const few = 200
 
 // Config is how much is remembered. The zero value works.
 type Config struct {
@@ -156,7 +160,9 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	var all []*series
 	for _, g := range m.families {
-		m.sweep(g, now)
+		if g.family.Fades || len(g.series) > few {
+			m.sweep(g, now)
+		}
 		for _, s := range g.series {
 			all = append(all, s)
 		}
