@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -29,6 +30,34 @@ func scaled(t *testing.T, b *bed) {
 		}
 	}
 	w.end(t)
+	remembered(t, b)
+}
+
+// remembered asks for the past: one address of web stayed at least, four came, and
+// three went.
+func remembered(t *testing.T, b *bed) {
+	t.Helper()
+	out, err := b.weft(t, "history", "endpoints", "shop/web", "--since", "10m", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var past struct {
+		Changes []struct{ Rows []struct{ What string } }
+		Gaps    []struct{ From time.Time }
+	}
+	if err := json.Unmarshal([]byte(out), &past); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	times := map[string]int{}
+	for _, c := range past.Changes {
+		for _, r := range c.Rows {
+			times[r.What]++
+		}
+	}
+	if times["created"] < 4 || times["removed"] < 3 || len(past.Gaps) > 0 {
+		t.Errorf("the history of web's endpoints tells %v with %d gaps:\n%s", times, len(past.Gaps), out)
+	}
+	t.Logf("weft history tells of web's endpoints: %v", times)
 }
 
 // onlyPods waits until there are so many pods, none of them about to end.
