@@ -21,7 +21,7 @@ func Explain(err error, a Ask, k bus.Kept) error {
 	case errors.Is(err, bus.ErrBeforeHistory) && k.Since.IsZero():
 		return &say.Problem{
 			What: "the history holds nothing yet that a question could be answered from", Err: err,
-			Why:  "it has no complete checkpoint; one is written some seconds after the watcher begins to lead",
+			Why:  "it has no complete checkpoint; one is written some seconds after the watcher begins to lead, and within two minutes where the stream is new",
 			Next: "ask again in a moment; `weft status` says whether the history is kept",
 		}
 	case errors.Is(err, bus.ErrBeforeHistory):
