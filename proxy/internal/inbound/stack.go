@@ -73,7 +73,7 @@ func (in *Inbound) newDoor() *door.Door {
 			StreamWindow: cfg.Windows.Stream, ConnWindow: cfg.Windows.Conn,
 			MaxFrame: cfg.MaxFrameSize, MaxStreams: cfg.MaxConcurrentStreams, MaxList: head,
 			KeepaliveInterval: cfg.KeepaliveInterval, KeepaliveTimeout: cfg.KeepaliveTimeout,
-			MaxAge: maxAge,
+			MaxAge: maxAge, Idle: idleAfter,
 		},
 		MaxHead: int(head), Log: in.log,
 	})
@@ -82,6 +82,10 @@ func (in *Inbound) newDoor() *door.Door {
 // maxAge is when a client of HTTP/2 is told to make another connection; what is
 // under way ends first. Peers' proxies keep one for as long as they can.
 const maxAge = time.Hour
+
+// idleAfter is when a client of HTTP/2 that asks for nothing is told so, too. Weft's
+// own outbound side leaves sooner; linkerd2-proxy stays for ever (complaint F18).
+const idleAfter = 10 * time.Minute
 
 // maxHead bounds heads in bytes, either way.
 const maxHead = 1 << 20
