@@ -41,6 +41,9 @@ func (o *Outbound) pool(b resolve.Backend, a resolve.Accrual, q config.Queue) (*
 	if b.Forward == nil && b.Path == "" {
 		return nil, func() {}, nil
 	}
+	if b.Forward != nil {
+		a = resolve.Accrual{} // there is no other address to leave this one for
+	}
 	key := b.Key(a)
 	if q != o.deps.Config.Outbound.HTTPQueue {
 		key = "tcp " + key

@@ -215,3 +215,26 @@ func TestUnifiedAccrualOfAPolicy(t *testing.T) {
 		t.Errorf("it was asked %d times, want 16", n)
 	}
 }
+
+// One address is no set of endpoints: however it fails there is no other to leave it
+// for, and its failures reach the client.
+func TestAccrualIsOfBalancersOnly(t *testing.T) {
+	r := start(t)
+	var asked atomic.Int64
+	app := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(500)
+	}))
+	b := &outpb.Backend{Metadata: serviceMeta("web"), Queue: balancerOf(web).GetQueue(), Kind: &outpb.Backend_Forward{Forward: plain(app.addr)}}
+	r.policy(detectPolicy(b, httpRule(b), &outpb.FailureAccrual{Kind: &outpb.FailureAccrual_ConsecutiveFailures_{ConsecutiveFailures: &outpb.FailureAccrual_ConsecutiveFailures{
+		MaxFailures: 1, Backoff: &outpb.ExponentialBackoff{MinBackoff: durationpb.New(time.Minute), MaxBackoff: durationpb.New(time.Minute)},
+	}}}))
+	for range 5 {
+		if res, _ := get(t, r.client(), base+"/"); res.StatusCode != 500 {
+			t.Errorf("got %d", res.StatusCode)
+		}
+	}
+	if n := asked.Load(); n != 5 {
+		t.Errorf("it was asked %d times, want 5", n)
+	}
+}
