@@ -41,7 +41,7 @@ func runIssuer(ctx context.Context, to writer, ns string, o *options, out io.Wri
 	if err := f.Replace(ctx, to, issuer); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "replaced: proxies follow as they renew. Give your next `helm upgrade` the new identity.issuer.tls, or it brings back the old one.")
+	fmt.Fprintln(out, "replaced: proxies follow as they renew. If you give Helm identity.issuer.tls, give it the new one, or its next upgrade brings back the old one.")
 	if o.wait == 0 && !o.restart {
 		return nil
 	}

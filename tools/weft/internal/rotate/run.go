@@ -238,7 +238,7 @@ func farewell(out io.Writer, step Step) error {
 	if len(step.Pods) > 0 {
 		fmt.Fprintln(out, "If the old anchor's key may be in wrong hands, restart these pods too.")
 	}
-	fmt.Fprintln(out, "Give your next `helm upgrade` the new certificates (identityTrustAnchorsPEM and identity.issuer.tls), or it brings back the old ones.")
+	fmt.Fprintln(out, "If you give Helm certificates (identityTrustAnchorsPEM and identity.issuer.tls), give it the new ones, or its next upgrade brings back the old ones.")
 	return nil
 }
 
