@@ -42,11 +42,11 @@ func New(c Config) *Budget {
 	// out near enough.
 	b.deposit, b.withdraw = 1000, 1
 	if c.Ratio > 0 {
-		b.withdraw = max(int64(math.Round(1000/c.Ratio)), 1)
+		b.withdraw = int64(min(max(math.Round(1000/c.Ratio), 1), most))
 	} else {
 		b.deposit = 0
 	}
-	b.reserve = int64(c.PerSecond) * int64(max(c.TTL/time.Second, 1)) * b.withdraw
+	b.reserve = int64(min(float64(c.PerSecond)*float64(max(c.TTL/time.Second, 1))*float64(b.withdraw), 1<<62))
 	return b
 }
 

@@ -21,6 +21,9 @@ func TestBudget(t *testing.T) {
 		{"several for one", Config{Ratio: 3, TTL: time.Second}, 10, 30},
 		{"the most", Config{Ratio: 1000, TTL: time.Second}, 2, 2000},
 		{"none", Config{Ratio: 0, TTL: time.Second}, 1000, 0},
+		{"a share of nearly nothing", Config{Ratio: 1e-30, TTL: time.Second}, 1000, 0},
+		{"beside it, the reserve", Config{Ratio: 1e-30, TTL: time.Minute, PerSecond: 2}, 1000, 120},
+		{"a reserve beyond all numbers", Config{Ratio: 1e-30, TTL: time.Minute, PerSecond: 1<<31 - 1}, 0, 10_000},
 		{"the reserve", Config{Ratio: 0, TTL: 10 * time.Second, PerSecond: 3}, 0, 30},
 		{"reserve and share", Config{Ratio: 0.5, TTL: 2 * time.Second, PerSecond: 5}, 10, 15},
 	} {
