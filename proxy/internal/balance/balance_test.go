@@ -406,6 +406,50 @@ func BenchmarkTry(b *testing.B) {
 
 // A request waits for a member that cannot be connected to now, not for one whose
 // application is gone.
+// TestGoneIsLeftAloneLonger: the proxy of a pod whose application is gone takes
+// connections, and ends them. That they are made proves nothing.
+func TestGoneIsLeftAloneLonger(t *testing.T) {
+	now := time.Duration(0)
+	b := New(Config[int, int]{
+		Same: func(a, b int) bool { return a == b }, Open: func(*Member[int, int]) int { return 0 }, Close: func(int) {},
+		Clock: func() time.Duration { return now }, Connect: Backoff{Min: time.Second, Max: time.Hour},
+	})
+	b.Set([]int{1})
+	m := b.Members()[0]
+	probe := func(after time.Duration) *Lease[int, int] {
+		t.Helper()
+		now += after - time.Millisecond
+		if _, ok := b.Try(nil); ok {
+			t.Errorf("asked again before %v have passed", after)
+		}
+		now += time.Millisecond
+		l, ok := b.Try(nil)
+		if !ok {
+			t.Fatalf("not asked again after %v", after)
+		}
+		l.Up()
+		if _, ok := b.Try(nil); ok {
+			t.Error("a second request goes there before the first has an answer")
+		}
+		return l
+	}
+	l, _ := b.Try(nil)
+	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		l.Gone()
+		l.End(Neutral)
+		l = probe(wait)
+	}
+	l.End(Neutral) // its client has left
+	if l, _ = b.Try(nil); l == nil {
+		t.Fatal("nobody asks in its place")
+	}
+	l.FirstByte()
+	if _, ok := b.Try(nil); !ok || b.Members()[0] != m {
+		t.Error("it has answered, and others do not go there while the answer lasts")
+	}
+	l.End(Success)
+}
+
 func TestHope(t *testing.T) {
 	now := time.Duration(0)
 	b := New(Config[int, int]{

@@ -22,9 +22,10 @@ func (m *Member[E, C]) ready(now time.Duration) bool {
 	return m.reach.ready(now) && m.answers.gate.ready(now)
 }
 
-// Up tells that a connection to the endpoint has been made.
+// Up tells that a connection to the endpoint has been made. It says nothing of an
+// application that is gone: its proxy, which says so, was there all the time.
 func (m *Member[E, C]) Up() {
-	if m.reach.ok() {
+	if !m.gone.Load() && m.reach.ok() {
 		m.b.wake()
 	}
 }
@@ -100,6 +101,19 @@ func (l *Lease[E, C]) FirstByte() {
 	if l.sampled.CompareAndSwap(false, true) {
 		now := l.b.cfg.Clock()
 		l.load.Sample(now, now-time.Duration(l.began.Load()))
+		l.back()
+	}
+}
+
+// back is told of an answer. One that a probe got opens the gate of an application
+// that was gone, at its first byte: the rest of a stream may take hours.
+func (l *Lease[E, C]) back() {
+	if !l.gone.Load() {
+		return
+	}
+	l.gone.Store(false)
+	if l.probeReach && l.reach.ok() {
+		l.b.wake()
 	}
 }
 
@@ -124,9 +138,7 @@ func (l *Lease[E, C]) End(v Verdict) {
 	}
 	if v != Neutral {
 		l.FirstByte()
-		if l.gone.Load() {
-			l.gone.Store(false)
-		}
+		l.back()
 	}
 	l.pending.Add(-1)
 	if l.probeReach {

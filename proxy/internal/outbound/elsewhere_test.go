@@ -9,18 +9,31 @@ import (
 	"testing"
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weftmesh/weft/proxy/internal/fate"
 )
 
-// nobody is an address where nothing listens.
+// nobody is an address where nothing listens, and nothing will: it is taken by a
+// socket that does not.
 func nobody(t *testing.T) netip.AddrPort {
 	t.Helper()
-	lis := listenLoopback(t)
-	defer func() { _ = lis.Close() }()
-	return addrPort(lis)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := at.(*unix.SockaddrInet4)
+	return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), uint16(in.Port))
 }
 
 // exposeAll makes several applications the endpoints of one name, each behind a
