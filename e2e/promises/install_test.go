@@ -74,7 +74,8 @@ func (b *bed) checked(t *testing.T) {
 }
 
 // upgraded goes to the previous revision's chart with debug logs, so that every
-// pod changes, and from there to the present one.
+// pod changes, and from there to the present one. The issuer stays what it has been
+// rotated to.
 func upgraded(t *testing.T, b *bed) {
 	t.Helper()
 	chart := b.previousChart(t)
@@ -84,9 +85,13 @@ func upgraded(t *testing.T, b *bed) {
 		b.helm(t, append(args, more...)...)
 		b.rollout(t, controlPlane, everything...)
 	}
+	issuer := b.issuer(t)
 	upgrade(chart, "--set", "controllerLogLevel=debug")
 	upgrade("charts/weft-control-plane")
 	w.end(t)
+	if b.issuer(t) != issuer {
+		t.Error("an upgrade replaced the issuer")
+	}
 }
 
 // previousChart writes the chart of another revision into a directory.
