@@ -43,12 +43,12 @@ func (in *Inbound) redirect(x *exchange, to *allow.Redirect) bool {
 // locate is the redirect's target: what it does not name stays. A replaced
 // prefix needs a route that matched by one.
 func locate(u url.URL, to *allow.Redirect, v allow.Verdict) (string, bool) {
-	if to.Scheme != "" {
-		u.Scheme = to.Scheme
-	}
 	host, port := u.Hostname(), u.Port()
+	if to.Scheme != "" {
+		u.Scheme, port = to.Scheme, "" // a scheme has a port of its own
+	}
 	if to.Host != "" {
-		host, port = to.Host, ""
+		host = to.Host
 	}
 	if to.Port != 0 {
 		port = portText(to.Port)

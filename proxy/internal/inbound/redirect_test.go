@@ -16,10 +16,12 @@ func TestLocate(t *testing.T) {
 		verdict    allow.Verdict
 		want       string // "" if it cannot be done
 	}{
-		{"host", "http://a:8080/p?q", allow.Redirect{Host: "b"}, by(""), "http://b/p?q"},
+		{"host", "http://a/p?q", allow.Redirect{Host: "b"}, by(""), "http://b/p?q"},
+		{"host keeps the port", "http://a:8080/p?q", allow.Redirect{Host: "b"}, by(""), "http://b:8080/p?q"},
 		{"port", "http://a/p", allow.Redirect{Port: 8080}, by(""), "http://a:8080/p"},
 		{"default port is left out", "http://a:8080/p", allow.Redirect{Port: 80}, by(""), "http://a/p"},
-		{"scheme keeps the port", "http://a:8080/", allow.Redirect{Scheme: "https"}, by(""), "https://a:8080/"},
+		{"scheme has a port of its own", "http://a:8080/", allow.Redirect{Scheme: "https"}, by(""), "https://a/"},
+		{"scheme and port", "http://a:8080/", allow.Redirect{Scheme: "https", Port: 8443}, by(""), "https://a:8443/"},
 		{"IPv6", "http://[::1]:80/", allow.Redirect{Scheme: "http"}, by(""), "http://[::1]/"},
 		{"path", "http://a/old?q", allow.Redirect{Path: "/new"}, by(""), "http://a/new?q"},
 		{"prefix", "http://a/old/x?q", allow.Redirect{Prefix: text("/new")}, by("/old"), "http://a/new/x?q"},
