@@ -66,7 +66,10 @@ func locate(u url.URL, to *allow.Redirect, v allow.Verdict) (string, bool) {
 	}
 	switch {
 	case to.Path != "":
-		u.Path, u.RawPath = to.Path, ""
+		path, query, asks := strings.Cut(to.Path, "?")
+		if u.Path, u.RawPath = path, ""; asks {
+			u.RawQuery = query
+		}
 	case to.Prefix != nil && !v.ByPrefix:
 		return "", false
 	case to.Prefix != nil:

@@ -24,6 +24,7 @@ func TestLocate(t *testing.T) {
 		{"scheme and port", "http://a:8080/", allow.Redirect{Scheme: "https", Port: 8443}, by(""), "https://a:8443/"},
 		{"IPv6", "http://[::1]:80/", allow.Redirect{Scheme: "http"}, by(""), "http://[::1]/"},
 		{"path", "http://a/old?q", allow.Redirect{Path: "/new"}, by(""), "http://a/new?q"},
+		{"path with a query of its own", "http://a/old?q", allow.Redirect{Path: "/new?w=1"}, by(""), "http://a/new?w=1"},
 		{"prefix", "http://a/old/x?q", allow.Redirect{Prefix: text("/new")}, by("/old"), "http://a/new/x?q"},
 		{"prefix, nothing after", "http://a/old", allow.Redirect{Prefix: text("/new/")}, by("/old"), "http://a/new"},
 		{"prefix to the root", "http://a/old/x", allow.Redirect{Prefix: text("/")}, by("/old"), "http://a/x"},
