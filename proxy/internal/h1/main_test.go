@@ -1,0 +1,10 @@
+package h1
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain looks for goroutines that tests have left behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
