@@ -1,0 +1,100 @@
+package outbound
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// http2Client is a client of HTTP/2 that has the proxy's address only.
+func (r *rig) http2Client(t *testing.T) *http.Client {
+	t.Helper()
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	tr := &http.Transport{Protocols: p, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", r.addr)
+	}}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// A connection that was going to the proxy's own listener would come back for ever
+// (spec/proxy.md §17, 6).
+func TestLoopIsA502(t *testing.T) {
+	r := start(t)
+	conn, br := r.redirected(netip.MustParseAddrPort(r.addr))
+	res, _ := ask(t, conn, br, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	if res.StatusCode != http.StatusBadGateway || !strings.Contains(res.Header.Get("L5d-Proxy-Error"), "own outbound listener") {
+		t.Errorf("got %d %v", res.StatusCode, res.Header)
+	}
+	conn, br = r.redirected(netip.MustParseAddrPort(r.addr))
+	_, _ = io.WriteString(conn, "these are no requests at all\n")
+	if b, err := io.ReadAll(br); len(b) > 0 {
+		t.Errorf("bytes: got %q, %v", b, err)
+	}
+}
+
+// A client of HTTP/2 is told like any other that nobody listens behind two proxies,
+// and in no words of HTTP/1 (29).
+func TestTwoProxiesNoApplicationOverHTTP2(t *testing.T) {
+	p := startPair(t, "all-authenticated")
+	p.expose(web, nobody(t))
+	c := p.http2Client(t)
+	for range 2 { // the connection is another each time
+		res, _ := get(t, c, base+"/")
+		if res.StatusCode != http.StatusBadGateway || res.ProtoMajor != 2 || len(res.Header["Connection"]) > 0 {
+			t.Errorf("got %d %s %v", res.StatusCode, res.Proto, res.Header)
+		}
+	}
+}
+
+// What is moved between zones is counted by what discovery says of an endpoint's,
+// each byte once, whether requests or bytes that the kernel moves.
+func TestBytesAreCountedByZone(t *testing.T) {
+	const db, n = "db.shop.svc.cluster.local:5432", 100_000
+	r := start(t)
+	lis := listenLoopback(t)
+	t.Cleanup(func() { _ = lis.Close() })
+	go func() {
+		c, err := lis.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(c, c)
+		_ = c.Close()
+	}()
+	far := plain(addrPort(lis))
+	far.MetricLabels = map[string]string{"zone_locality": "remote"}
+	near := plain(serveHTTP(t, echo("a")).addr)
+	near.MetricLabels = map[string]string{"zone_locality": "local"}
+	r.controls.set(func() { r.controls.policies[db] = opaquePolicy(db) })
+	r.controls.service(db, far)
+	r.controls.service(web, near)
+	conn, br := r.connect(db)
+	go func() {
+		_, _ = conn.Write(make([]byte, n))
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}()
+	if got, err := io.Copy(io.Discard, br); got != n || err != nil {
+		t.Fatalf("%d bytes, %v", got, err)
+	}
+	get(t, r.client(), base+"/")
+	cost := func(zone, op string) float64 {
+		return r.series("outbound_tcp_transfer_cost_bytes_total", map[string]string{"zone_locality": zone, "op": op})
+	}
+	eventually(t, "all bytes are counted", func() bool { return cost("Remote", "Send") == n && cost("Remote", "Recv") == n })
+	for peer, families := range map[string][]string{"src": {"tcp_read_bytes_total", "tcp_write_bytes_total"}, "dst": {"tcp_read_bytes_total", "tcp_write_bytes_total"}} {
+		for _, family := range families {
+			if got := r.series(family, map[string]string{"peer": peer}); got < n || got > n+10_000 {
+				t.Errorf("%s of %s: %v", family, peer, got)
+			}
+		}
+	}
+	if send, recv := cost("Local", "Send"), cost("Local", "Recv"); send < 50 || recv < 50 || send > 10_000 || recv > 10_000 {
+		t.Errorf("of one request %v bytes went out, and %v came in", send, recv)
+	}
+}
