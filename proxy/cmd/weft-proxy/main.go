@@ -19,6 +19,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/admin"
 	"github.com/weftmesh/weft/proxy/internal/config"
+	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/services/kit/build"
 	"github.com/weftmesh/weft/services/kit/limits"
 )
@@ -27,7 +28,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	limits.Apply()
-	runtime.GOMAXPROCS(cores(os.Environ(), runtime.GOMAXPROCS(0)))
+	n, odd := cores(os.Environ(), runtime.GOMAXPROCS(0))
+	for _, text := range odd {
+		fmt.Fprintln(os.Stderr, text)
+	}
+	runtime.GOMAXPROCS(n)
 	os.Exit(run(ctx, os.Environ(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -57,7 +62,15 @@ func run(ctx context.Context, environ, args []string, stdout, stderr io.Writer) 
 	}
 	logs := admin.NewLogs(handler(stdout, cfg.LogFormat, level))
 	log := slog.New(logs)
-	if err := serve(ctx, cfg, outputs{level, logs, stderr}, log); err != nil {
+	for _, text := range cfg.Warnings {
+		log.Warn("the environment is odd", "variable", text)
+	}
+	err = serve(ctx, cfg, outputs{level, logs, stderr}, log)
+	switch {
+	case errors.Is(err, identity.ErrDocuments): // the environment names them
+		fmt.Fprintln(stderr, err)
+		return config.ExitCode
+	case err != nil:
 		log.Error("the proxy has failed", "error", err)
 		return 1
 	}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -276,6 +277,15 @@ func TestExitCodes(t *testing.T) {
 	if code := <-bad.code; code != 64 {
 		t.Errorf("a bad log filter: %d", code)
 	}
+	nothing := filepath.Join(t.TempDir(), "token")
+	tokenless := start(t, ca, "me.example", host(1), "127.0.0.1:1", "LINKERD2_PROXY_IDENTITY_TOKEN_FILE="+nothing)
+	if code := <-tokenless.code; code != 64 || !strings.Contains(tokenless.log.String(), nothing) {
+		t.Errorf("without a token: %d", code)
+	}
+	anchorless := start(t, ca, "me.example", host(1), "127.0.0.1:1", "LINKERD2_PROXY_IDENTITY_TRUST_ANCHORS=none")
+	if code := <-anchorless.code; code != 1 {
+		t.Errorf("with trust anchors that are none: %d", code)
+	}
 	busy := listen(t, host(1))
 	defer busy.Close()
 	taken := start(t, ca, "me.example", host(1), "127.0.0.1:1", "LINKERD2_PROXY_INBOUND_LISTEN_ADDR="+busy.Addr().String())
@@ -311,14 +321,20 @@ func TestCores(t *testing.T) {
 		{"CORES=x", 8, 1},
 		{"CORES=2", 1, 1},
 		{"CORES=NaN", 4, 1},
+		{"CORES=2.5", 4, 1},
+		{"CORES_MAX=0 CORES_MIN=-1", 4, 1},
 	} {
 		var environ []string
 		for v := range strings.FieldsSeq(tt.vars) {
 			environ = append(environ, "LINKERD2_PROXY_"+v)
 		}
-		if got := cores(environ, tt.available); got != tt.want {
+		if got, _ := cores(environ, tt.available); got != tt.want {
 			t.Errorf("cores(%q, %d) = %d, want %d", tt.vars, tt.available, got, tt.want)
 		}
+	}
+	_, odd := cores([]string{"LINKERD2_PROXY_CORES=x", "LINKERD2_PROXY_CORES_MAX=2", "LINKERD2_PROXY_CORES_MAX_RATIO=7"}, 4)
+	if got := strings.Join(odd, ", "); got != `LINKERD2_PROXY_CORES_MAX_RATIO: "7" is ignored, LINKERD2_PROXY_CORES: "x" is ignored` {
+		t.Errorf("told: %s", got)
 	}
 }
 

@@ -46,7 +46,8 @@ type Config struct {
 	DNS          DNS
 	MetricsLevel string // "minimal", "default" or "full"
 
-	Environ []string // as given, for /env.json
+	Environ  []string // as given, for /env.json
+	Warnings []string // what is odd in it, to be logged
 }
 
 // A Direction holds what inbound and outbound both have. A zero duration of a

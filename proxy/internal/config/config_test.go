@@ -61,7 +61,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Log: "warn,linkerd=info,hickory=error", LogFormat: "plain", MetricsLevel: "default",
 	}
-	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(Config{}, "Environ"), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(Config{}, "Environ", "Warnings"), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -114,8 +114,12 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		{"INBOUND_CONNECT_TIMEOUT=9999999999999h", "out of range"},
 		{"INGRESS_MODE=yes", "true or false"},
 		{"INBOUND_PORTS=80-70", "port or range"},
-		{"INBOUND_PORTS=0", "port or range"},
+		{"INBOUND_PORTS=-1", "port or range"},
+		{"INBOUND_PORTS=0-65535", ""},
 		{"INBOUND_IPS=10.0.0.0/8", "not an address"},
+		{"INBOUND_IPS=", "not an address"}, // it would let any in
+		{"INBOUND_IPS=10.0.0.1,,10.0.0.2", "not an address"},
+		{"INBOUND_IPS=10.0.0.1,fd00::1", ""},
 		{"INBOUND_LISTEN_ADDR=:4143", "INBOUND_LISTEN_ADDR"},
 		{"OUTBOUND_LISTEN_ADDRS=1.1.1.1:1,1.1.1.2:1,1.1.1.3:1", "one or two"},
 		{"POLICY_CLUSTER_NETWORKS=10.0.0.0/99", "not a network"},
@@ -127,16 +131,22 @@ func TestProblemsAreAllNamed(t *testing.T) {
 		{"DESTINATION_SVC_ADDR=127.0.0.1", "host:port"},
 		{"DESTINATION_SVC_ADDR=127.0.0.1:0", "no port"},
 		{"DESTINATION_PROFILE_SUFFIXES=a..b", "not a domain suffix"},
+		{"DESTINATION_SVC_NAME=a b", "not an identity"}, // though the address is loopback
+		{"TRACE_COLLECTOR_SVC_NAME=collector.id", "TRACE_COLLECTOR_SVC_ADDR: must be set"},
+		{"TRACE_COLLECTOR_SVC_ADDR=", ""},
 		{"IDENTITY_DISABLED=1", "mandatory"},
 		{"IDENTITY_SPIRE_SOCKET=/s", "IDENTITY_SERVER_ID"},
 		{"IDENTITY_LOCAL_NAME=a.b.", "trailing dot"},
+		{"IDENTITY_LOCAL_NAME=spiffe://a/b", "not an identity"},
 		{"IDENTITY_TOKEN_FILE=", "must not be empty"},
 		{"IDENTITY_MIN_REFRESH=25h", "MIN <= MAX"},
 		{"INBOUND_CONNECT_EXP_BACKOFF_MIN=1s", "set together"},
-		{"OUTBOUND_CONNECT_EXP_BACKOFF_JITTER=-1", "not a ratio"},
 		{"CONTROL_STREAM_LIFETIME=1s", ""},
 		{"LOG_FORMAT=xml", "PLAIN or JSON"},
 		{"INBOUND_MAX_IN_FLIGHT=-1", "not a count"},
+		{"OUTBOUND_MAX_IDLE_CONNS_PER_ENDPOINT=18446744073709551615", ""},
+		{"OUTBOUND_MAX_IDLE_CONNS_PER_ENDPOINT=18446744073709551616", "not a count"},
+		{"OUTBOUND_CONNECT_EXP_BACKOFF_JITTER=0.5", "JITTER only beside them"},
 	}
 	var all []string
 	for _, tt := range tests {
@@ -159,6 +169,27 @@ func TestProblemsAreAllNamed(t *testing.T) {
 	for _, name := range []string{"INGRESS_MODE", "INBOUND_PORTS", "CONTROL_STREAM:", "IDENTITY_DIR: must be set", "POLICY_WORKLOAD: must be set", "DESTINATION_SVC_ADDR: must be set"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in %v", name, err)
+		}
+	}
+}
+
+// TestLocalNameGoesFirst: it is the older of two ways to say who the proxy is.
+func TestLocalNameGoesFirst(t *testing.T) {
+	c := parse(t, "LINKERD2_PROXY_IDENTITY_SERVER_ID=other.id", "LINKERD2_PROXY_IDENTITY_SERVER_NAME=other.id")
+	if c.Identity.Name != "me.ns.example" || c.Identity.ServerName != "me.ns.example" {
+		t.Errorf("%+v", c.Identity)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for _, tt := range []struct{ set, want string }{
+		{"INBOUND_DEFAULT_POLICY=deny", ""},
+		{"INGRESS_MODE=false", "INBOUND_DEFAULT_POLICY: not set"},
+		{"TRACE_COLLECTOR_SVC_ADDR=", "TRACE_COLLECTOR_SVC_ADDR: is empty"},
+	} {
+		c := parse(t, Prefix+tt.set)
+		if got := strings.Join(c.Warnings, "\n"); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.set, got, tt.want)
 		}
 	}
 }

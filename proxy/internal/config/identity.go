@@ -20,20 +20,21 @@ func (r *reader) identity() Identity {
 	}
 	if id.SPIRE.Socket != "" { // which has key, anchors and name
 		id.Name = r.required("IDENTITY_SERVER_ID", parseSPIFFE)
-		id.ServerName = r.required("IDENTITY_SERVER_NAME", parseIdentity)
+		id.ServerName = r.required("IDENTITY_SERVER_NAME", parseDNSName)
 		return id
 	}
 	id.Svc = r.svc("IDENTITY_SVC")
 	id.Dir = r.required("IDENTITY_DIR", nonEmpty)
 	id.Anchors = r.required("IDENTITY_TRUST_ANCHORS", nonEmpty)
 	id.TokenFile = r.required("IDENTITY_TOKEN_FILE", nonEmpty)
-	if !r.has("IDENTITY_SERVER_ID") && !r.has("IDENTITY_SERVER_NAME") {
-		id.Name = r.required("IDENTITY_LOCAL_NAME", parseIdentity)
+	// The old name goes before the new ones.
+	if r.has("IDENTITY_LOCAL_NAME") || !r.has("IDENTITY_SERVER_ID") && !r.has("IDENTITY_SERVER_NAME") {
+		id.Name = r.required("IDENTITY_LOCAL_NAME", parseDNSName)
 		id.ServerName = id.Name
 		return id
 	}
 	id.Name = r.required("IDENTITY_SERVER_ID", parseIdentity)
-	id.ServerName = r.required("IDENTITY_SERVER_NAME", parseIdentity)
+	id.ServerName = r.required("IDENTITY_SERVER_NAME", parseDNSName)
 	if id.Name != id.ServerName {
 		r.fail("IDENTITY_SERVER_ID", "must equal IDENTITY_SERVER_NAME unless SPIRE is used")
 	}
@@ -47,6 +48,9 @@ func (r *reader) spire() SPIRE {
 	for _, name := range []string{"IDENTITY_SPIRE_WORKLOAD_API_ADDRESS", "IDENTITY_SPIRE_SOCKET"} {
 		if r.has(name) {
 			s.Socket = get(r, name, "", parseSocket)
+			if name == "IDENTITY_SPIRE_SOCKET" {
+				r.warn(name, "is an old name, IDENTITY_SPIRE_WORKLOAD_API_ADDRESS is the new one")
+			}
 			break
 		}
 	}

@@ -28,6 +28,9 @@ func (r *reader) policy() Policy {
 		Gateway:         get(r, "INBOUND_GATEWAY_SUFFIXES", nil, ParseSuffixes),
 		IPs:             get(r, "INBOUND_IPS", nil, ParseIPs),
 	}
+	if !r.has("INBOUND_DEFAULT_POLICY") {
+		r.warn("INBOUND_DEFAULT_POLICY", "not set, so that whoever connects is let in where there is no other policy (all-unauthenticated)")
+	}
 	// audit is documented to need the networks as well, though it allows everyone.
 	needs := strings.HasPrefix(p.Default, "cluster-") || p.Default == "audit"
 	if needs && len(p.ClusterNetworks) == 0 {
@@ -52,16 +55,17 @@ func (r *reader) required(name string, parse func(string) (string, error)) strin
 }
 
 // svc reads ADDR and NAME. A loopback address needs no name, and if one is given
-// it is ignored: such connections are plaintext.
+// it means nothing, though it must be one: such connections are plaintext.
 func (r *reader) svc(p string) Svc {
 	s := Svc{Addr: r.required(p+"_ADDR", parseHostPorts)}
-	if s.Addr == "" {
+	name := get(r, p+"_NAME", "", parseIdentity)
+	switch {
+	case s.Addr == "" || s.Loopback():
 		return s
+	case !r.has(p + "_NAME"):
+		r.fail(p+"_NAME", "must be set")
 	}
-	if s.Loopback() {
-		return s
-	}
-	s.Name = r.required(p+"_NAME", parseIdentity)
+	s.Name = name
 	return s
 }
 

@@ -23,10 +23,15 @@ type reader struct {
 	values   map[string]string // by the name without Prefix
 	others   map[string]string // of names without it
 	problems []string
+	warnings []string
 }
 
 func (r *reader) fail(name string, format string, args ...any) {
 	r.problems = append(r.problems, Prefix+name+": "+fmt.Sprintf(format, args...))
+}
+
+func (r *reader) warn(name, text string) {
+	r.warnings = append(r.warnings, Prefix+name+": "+text)
 }
 
 func (r *reader) has(name string) bool { _, ok := r.values[name]; return ok }
@@ -106,6 +111,7 @@ func Parse(environ []string) (Config, error) {
 		slices.Sort(r.problems)
 		return Config{}, &Error{Problems: r.problems}
 	}
+	c.Warnings = r.warnings
 	return c, nil
 }
 
@@ -192,8 +198,8 @@ func (r *reader) queue(p string, q Queue) Queue {
 }
 
 func (r *reader) backoff(p string, b Backoff) Backoff {
-	if r.has(p+"_MIN") != r.has(p+"_MAX") {
-		r.fail(p, "MIN and MAX must be set together")
+	if r.has(p+"_MIN") != r.has(p+"_MAX") || r.has(p+"_JITTER") && !r.has(p+"_MIN") {
+		r.fail(p, "MIN and MAX must be set together, and JITTER only beside them")
 		return b
 	}
 	b.Min = get(r, p+"_MIN", b.Min, ParseDuration)

@@ -24,7 +24,7 @@ func ParsePorts(s string) (Ports, error) {
 		}
 		a, errA := strconv.ParseUint(strings.TrimSpace(low), 10, 16)
 		b, errB := strconv.ParseUint(strings.TrimSpace(high), 10, 16)
-		if errA != nil || errB != nil || a > b || a == 0 {
+		if errA != nil || errB != nil || a > b {
 			return nil, fmt.Errorf("not a port or range: %q", part)
 		}
 		out = append(out, PortRange{uint16(a), uint16(b)})
@@ -115,11 +115,13 @@ func ParseNetworks(s string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// ParseIPs reads a list of plain addresses.
+// ParseIPs reads a list of plain addresses. Unlike the other lists it has no empty
+// members and is not empty: it says which connections may come in, and none at all
+// would mean any.
 func ParseIPs(s string) ([]netip.Addr, error) {
 	var out []netip.Addr
-	for part := range items(s) {
-		ip, err := netip.ParseAddr(part)
+	for part := range strings.SplitSeq(s, ",") {
+		ip, err := netip.ParseAddr(strings.TrimSpace(part))
 		if err != nil || ip.Zone() != "" {
 			return nil, fmt.Errorf("not an address: %q", part)
 		}

@@ -79,6 +79,11 @@ func parseIdentity(s string) (string, error) {
 	if scheme, rest, ok := strings.Cut(s, "://"); ok && scheme != "" && rest != "" {
 		return s, nil
 	}
+	return parseDNSName(s)
+}
+
+// parseDNSName accepts what goes into an SNI.
+func parseDNSName(s string) (string, error) {
 	if strings.HasSuffix(s, ".") {
 		return "", fmt.Errorf("an identity has no trailing dot: %q", s)
 	}
@@ -140,12 +145,14 @@ func parseUint32(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
+// parseCount takes any 64-bit number, as Linkerd does; what is more than could ever
+// be counted is as good as no limit.
 func parseCount(s string) (int, error) {
-	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 32)
-	if err != nil || n < 0 {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	if err != nil {
 		return 0, fmt.Errorf("not a count: %q", s)
 	}
-	return int(n), nil
+	return int(min(n, math.MaxInt32)), nil
 }
 
 func nonEmpty(s string) (string, error) {

@@ -10,7 +10,11 @@ var errNotSPIFFE = errors.New("want a URI that begins with spiffe://")
 
 // trace reads where spans go. Without a collector the rest is not looked at.
 func (r *reader) trace() Trace {
-	if r.values["TRACE_COLLECTOR_SVC_ADDR"] == "" {
+	if !r.has("TRACE_COLLECTOR_SVC_ADDR") && !r.has("TRACE_COLLECTOR_SVC_NAME") {
+		return Trace{}
+	}
+	if addr, ok := r.values["TRACE_COLLECTOR_SVC_ADDR"]; ok && addr == "" {
+		r.warn("TRACE_COLLECTOR_SVC_ADDR", "is empty, nothing is traced")
 		return Trace{}
 	}
 	t := Trace{

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // variables is the list of spec/proxy.md §2. good changes the configuration, bad
-// is nonsense ("" if no text is), with is what good needs beside it.
+// is nonsense ("" if no text is), with is what good needs beside it, or without (-).
 var variables = []struct{ name, good, bad, with string }{
 	{"OUTBOUND_LISTEN_ADDR", "127.0.0.1:1", "nowhere", ""},
 	{"OUTBOUND_LISTEN_ADDRS", "127.0.0.1:1,[::1]:1", "127.0.0.1", ""},
@@ -47,10 +48,10 @@ var variables = []struct{ name, good, bad, with string }{
 	{"INBOUND_DISCOVERY_IDLE_TIMEOUT", "1s", "x", ""},
 	{"INBOUND_CONNECT_EXP_BACKOFF_MIN", "1s", "x", "INBOUND_CONNECT_EXP_BACKOFF_MAX=1m"},
 	{"INBOUND_CONNECT_EXP_BACKOFF_MAX", "1m", "1ms", "INBOUND_CONNECT_EXP_BACKOFF_MIN=1s"},
-	{"INBOUND_CONNECT_EXP_BACKOFF_JITTER", "0.5", "lots", ""},
+	{"INBOUND_CONNECT_EXP_BACKOFF_JITTER", "0.5", "NaN", "INBOUND_CONNECT_EXP_BACKOFF_MIN=1s INBOUND_CONNECT_EXP_BACKOFF_MAX=1m"},
 	{"OUTBOUND_CONNECT_EXP_BACKOFF_MIN", "1s", "0", "OUTBOUND_CONNECT_EXP_BACKOFF_MAX=1m"},
 	{"OUTBOUND_CONNECT_EXP_BACKOFF_MAX", "1h", "x", "OUTBOUND_CONNECT_EXP_BACKOFF_MIN=1s"},
-	{"OUTBOUND_CONNECT_EXP_BACKOFF_JITTER", "0.5", "NaN", ""},
+	{"OUTBOUND_CONNECT_EXP_BACKOFF_JITTER", "0.5", "-1", "OUTBOUND_CONNECT_EXP_BACKOFF_MIN=1s OUTBOUND_CONNECT_EXP_BACKOFF_MAX=1m"},
 	{"METRICS_RETAIN_IDLE", "1m", "x", ""},
 	{"METRICS_LEVEL", "minimal", "huge", ""},
 	{"SHUTDOWN_GRACE_PERIOD", "1m", "x", ""},
@@ -107,15 +108,15 @@ var variables = []struct{ name, good, bad, with string }{
 	{"IDENTITY_TRUST_ANCHORS", "other pem", " ", ""},
 	{"IDENTITY_TOKEN_FILE", "/other", " ", ""},
 	{"IDENTITY_LOCAL_NAME", "other.ns", "other.ns.", ""},
-	{"IDENTITY_SERVER_ID", "other.ns", "a b", "IDENTITY_SERVER_NAME=other.ns"},
-	{"IDENTITY_SERVER_NAME", "other.ns", "another.ns", "IDENTITY_SERVER_ID=other.ns"},
+	{"IDENTITY_SERVER_ID", "other.ns", "a b", "-IDENTITY_LOCAL_NAME IDENTITY_SERVER_NAME=other.ns"},
+	{"IDENTITY_SERVER_NAME", "other.ns", "another.ns", "-IDENTITY_LOCAL_NAME IDENTITY_SERVER_ID=other.ns"},
 	{"IDENTITY_MIN_REFRESH", "1s", "0", ""},
 	{"IDENTITY_MAX_REFRESH", "1h", "1s", ""},
 	{"IDENTITY_SPIRE_WORKLOAD_API_ADDRESS", "unix:///s", " ", "IDENTITY_SERVER_ID=spiffe://a/b IDENTITY_SERVER_NAME=b.ns"},
 	{"IDENTITY_SPIRE_SOCKET", "unix:/s", " ", "IDENTITY_SERVER_ID=spiffe://a/b IDENTITY_SERVER_NAME=b.ns"},
 	{"LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_MIN", "1s", "x", "LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_MAX=1m"},
 	{"LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_MAX", "1m", "x", "LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_MIN=1s"},
-	{"LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_JITTER", "0.5", "x", ""},
+	{"LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_JITTER", "0.5", "x", "LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_MIN=1s LINKERD2_PROXY_IDENTITY_SPIRE_EXP_BACKOFF_MAX=1m"},
 	{"TAP_SVC_NAME", "tap.id", "a b", ""},
 	{"TRACE_COLLECTOR_SVC_ADDR", "localhost.:4317", "x", ""},
 	{"TRACE_COLLECTOR_SVC_NAME", "collector.id", "", "TRACE_COLLECTOR_SVC_ADDR=collector.ns:4317"},
@@ -130,17 +131,20 @@ var variables = []struct{ name, good, bad, with string }{
 func TestEveryVariableOfTheSpec(t *testing.T) {
 	for _, v := range variables {
 		t.Run(v.name, func(t *testing.T) {
-			var with []string
+			env := least()
 			for w := range strings.FieldsSeq(v.with) {
-				with = append(with, Prefix+w)
+				if name, ok := strings.CutPrefix(w, "-"); ok {
+					env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, Prefix+name+"=") })
+					continue
+				}
+				env = append(env, Prefix+w)
 			}
-			env := append(least(), with...)
 			c, err := Parse(append(env, Prefix+v.name+"="+v.good))
 			if err != nil {
 				t.Fatal(err)
 			}
 			without, err := Parse(env)
-			c.Environ, without.Environ = nil, nil
+			c.Environ, without.Environ, c.Warnings, without.Warnings = nil, nil, nil, nil
 			if err == nil && reflect.DeepEqual(c, without) { // else it is needed
 				t.Errorf("%s=%s changes nothing", v.name, v.good)
 			}

@@ -46,6 +46,7 @@ type Local struct {
 
 	anchors   atomic.Pointer[x509.CertPool]
 	cert      atomic.Pointer[tls.Certificate]
+	expires   atomic.Pointer[time.Time] // of cert
 	servers   atomic.Pointer[serverConfigs]
 	ready     chan struct{}
 	readyOnce sync.Once
@@ -58,7 +59,7 @@ type serverConfigs struct{ plain, direct *tls.Config }
 
 // New loads the key and signing request from the identity directory, or makes
 // them there, and parses the trust anchors; all of these come later if they come
-// from SPIRE. It talks to nobody.
+// from SPIRE. There must be a token, too. It talks to nobody.
 func New(deps Deps) (*Local, error) {
 	log := deps.Log
 	if log == nil {
@@ -83,6 +84,9 @@ func New(deps Deps) (*Local, error) {
 	if l.key, l.csr, err = loadKey(deps.Config.Dir, deps.Config.Name); err != nil {
 		return nil, fmt.Errorf("starting the identity: %w", err)
 	}
+	if _, err := nonEmpty(deps.Config.TokenFile); err != nil {
+		return nil, fmt.Errorf("starting the identity: %w: %w", ErrDocuments, err)
+	}
 	return l, nil
 }
 
@@ -98,14 +102,15 @@ func (l *Local) Ready() <-chan struct{} { return l.ready }
 
 // Expires is the end of the certificate in use, or zero before the first.
 func (l *Local) Expires() time.Time {
-	if cert := l.cert.Load(); cert != nil {
-		return cert.Leaf.NotAfter
+	if t := l.expires.Load(); t != nil {
+		return *t
 	}
 	return time.Time{}
 }
 
-func (l *Local) install(cert *tls.Certificate) {
+func (l *Local) install(cert *tls.Certificate, expires time.Time) {
 	l.cert.Store(cert)
+	l.expires.Store(&expires)
 	l.servers.Store(&serverConfigs{plain: l.server(cert), direct: l.server(cert, header.ALPN)})
 	l.readyOnce.Do(func() { close(l.ready) })
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/weftmesh/weft/proxy/internal/config"
 	"github.com/weftmesh/weft/proxy/internal/header"
 	"github.com/weftmesh/weft/proxy/internal/identity"
 	"github.com/weftmesh/weft/proxy/internal/identity/identitytest"
@@ -333,8 +334,38 @@ func TestKeyIsMadeOnceAndKept(t *testing.T) {
 	if err := os.Remove(filepath.Join(cfg.Dir, "key.p8")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := identity.New(identity.Deps{Config: cfg}); err == nil {
-		t.Error("a signing request without its key was accepted")
+	if _, err := identity.New(identity.Deps{Config: cfg}); !errors.Is(err, identity.ErrDocuments) {
+		t.Errorf("a signing request without its key: %v", err)
+	}
+}
+
+func TestDocumentsThatAreNotThere(t *testing.T) {
+	ca := identitytest.New(t)
+	for _, tt := range []struct {
+		name  string
+		spoil func(config.Identity) error
+		want  bool // ErrDocuments
+	}{
+		{"no token", func(c config.Identity) error { return os.Remove(c.TokenFile) }, true},
+		{"an empty token", func(c config.Identity) error { return os.WriteFile(c.TokenFile, []byte("\n"), 0o600) }, true},
+		{"an empty key", func(c config.Identity) error { return os.WriteFile(filepath.Join(c.Dir, "key.p8"), nil, 0o600) }, true},
+		{"an empty request", func(c config.Identity) error { return os.WriteFile(filepath.Join(c.Dir, "csr.der"), nil, 0o600) }, true},
+		{"a key that is none", func(c config.Identity) error {
+			return os.WriteFile(filepath.Join(c.Dir, "key.p8"), []byte("key"), 0o600)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := ca.Config(t, alice)
+			if _, err := identity.New(identity.Deps{Config: cfg}); err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.spoil(cfg); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := identity.New(identity.Deps{Config: cfg}); err == nil || errors.Is(err, identity.ErrDocuments) != tt.want {
+				t.Errorf("New() = %v, want ErrDocuments: %v", err, tt.want)
+			}
+		})
 	}
 }
 

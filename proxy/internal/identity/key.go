@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,14 +19,28 @@ const (
 	csrFile = "csr.der"
 )
 
+// ErrDocuments is of what the identity is made of: key, signing request or token are
+// not there, or empty. The environment names files that it should not; a file that
+// is there and makes no sense is something else.
+var ErrDocuments = errors.New("the files of the identity cannot be read")
+
+// nonEmpty reads a file that must have something in it.
+func nonEmpty(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(bytes.TrimSpace(b)) == 0 {
+		err = fmt.Errorf("%s is empty", path)
+	}
+	return b, err
+}
+
 // loadKey reads the key and the signing request that Linkerd's proxy-identity
 // wrapper writes. If neither file exists the proxy makes both, so no wrapper is
 // needed. A key without a request is what a proxy leaves that was killed while
 // it made them (the directory outlives the container): the request is made anew.
 // A request without its key is something else, and it says so.
 func loadKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
-	keyDER, keyErr := os.ReadFile(filepath.Join(dir, keyFile))
-	csr, csrErr := os.ReadFile(filepath.Join(dir, csrFile))
+	keyDER, keyErr := nonEmpty(filepath.Join(dir, keyFile))
+	csr, csrErr := nonEmpty(filepath.Join(dir, csrFile))
 	if errors.Is(keyErr, fs.ErrNotExist) && errors.Is(csrErr, fs.ErrNotExist) {
 		return makeKey(dir, name)
 	}
@@ -34,7 +49,7 @@ func loadKey(dir, name string) (*ecdsa.PrivateKey, []byte, error) {
 		csrErr = nil
 	}
 	if err := errors.Join(keyErr, csrErr); err != nil {
-		return nil, nil, fmt.Errorf("reading the key: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrDocuments, err)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(keyDER)
 	if err != nil {

@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -55,6 +54,21 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// A certificate is renewed in time for what ends first: what the service says, or any
+// of the chain.
+func TestEarliest(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	chain := []*x509.Certificate{{NotAfter: at(20)}, {NotAfter: at(10)}, {NotAfter: at(30)}}
+	for said, want := range map[int64]int64{5: 5, 10: 10, 100: 10} {
+		if got := earliest(at(said), chain); !got.Equal(at(want)) {
+			t.Errorf("earliest(%d) = %v, want %v", said, got.Unix(), want)
+		}
+	}
+	if got := earliest(at(7), nil); !got.Equal(at(7)) {
+		t.Errorf("without a chain: %v", got)
+	}
+}
+
 func TestDelay(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	none, day := time.Time{}, now.Add(24*time.Hour)
@@ -100,7 +114,7 @@ func TestDelay(t *testing.T) {
 				jitter: func() float64 { return tt.jitter },
 			}
 			if !tt.expires.IsZero() {
-				l.cert.Store(&tls.Certificate{Leaf: &x509.Certificate{NotAfter: tt.expires}})
+				l.expires.Store(&tt.expires)
 			}
 			if got := l.delay(now, tt.failures, tt.err); got != tt.want {
 				t.Errorf("delay() = %v, want %v", got, tt.want)

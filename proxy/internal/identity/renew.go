@@ -1,14 +1,12 @@
 package identity
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/identity"
@@ -67,12 +65,12 @@ func (l *Local) Run(ctx context.Context) error {
 // configured bounds, and less after failures. A clock that steps back cannot
 // make it negative.
 func (l *Local) delay(now time.Time, failures int, err error) time.Duration {
-	cert := l.cert.Load()
-	if failures == 0 && cert != nil {
-		return l.until(now, cert.Leaf.NotAfter)
+	expires := l.Expires()
+	if failures == 0 && !expires.IsZero() {
+		return l.until(now, expires)
 	}
 	hint, hinted := hint(err)
-	if cert == nil { // a pod waits for it: no longer pauses
+	if expires.IsZero() { // a pod waits for it: no longer pauses
 		if hinted {
 			return hint
 		}
@@ -82,7 +80,7 @@ func (l *Local) delay(now time.Time, failures int, err error) time.Duration {
 	if hinted {
 		wait = max(wait, hint)
 	}
-	return min(wait, l.until(now, cert.Leaf.NotAfter))
+	return min(wait, l.until(now, expires))
 }
 
 // hint is for how long the service wants to be left alone. It has spread the
@@ -116,12 +114,9 @@ func (l *Local) stretch(d time.Duration) time.Duration {
 func (l *Local) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, certifyTimeout)
 	defer cancel()
-	token, err := os.ReadFile(l.cfg.TokenFile)
+	token, err := nonEmpty(l.cfg.TokenFile)
 	if err != nil {
 		return fmt.Errorf("reading the token: %w", err)
-	}
-	if len(bytes.TrimSpace(token)) == 0 {
-		return errors.New("reading the token: the file is empty")
 	}
 	conn, err := l.dial(ctx, l)
 	if err != nil {
@@ -136,40 +131,56 @@ func (l *Local) renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking for a certificate: %w", err)
 	}
-	cert, err := l.accept(res)
+	cert, chain, err := l.accept(res)
 	if err != nil {
 		return fmt.Errorf("checking the new certificate: %w", err)
 	}
-	l.install(cert)
-	l.metrics.renewed(l.now(), cert.Leaf.NotAfter)
-	l.log.Info("certificate renewed", "identity", l.cfg.Name, "expires", cert.Leaf.NotAfter)
+	l.use(cert, earliest(res.GetValidUntil().AsTime(), chain))
 	return nil
+}
+
+// use puts a certificate in use, until a time.
+func (l *Local) use(cert *tls.Certificate, expires time.Time) {
+	l.install(cert, expires)
+	l.metrics.renewed(l.now(), expires)
+	l.log.Info("certificate renewed", "identity", l.cfg.Name, "expires", expires)
+}
+
+// earliest is when a certificate is of no more use: peers refuse it with the first
+// of its chain that has ended.
+func earliest(end time.Time, chain []*x509.Certificate) time.Time {
+	for _, c := range chain {
+		if c.NotAfter.Before(end) {
+			end = c.NotAfter
+		}
+	}
+	return end
 }
 
 // accept takes a certificate only if it is for our key and name and leads to our
 // trust anchors: a bad one must not replace a good one.
-func (l *Local) accept(res *pb.CertifyResponse) (*tls.Certificate, error) {
+func (l *Local) accept(res *pb.CertifyResponse) (*tls.Certificate, []*x509.Certificate, error) {
 	if res.GetValidUntil() == nil {
-		return nil, errors.New("no validity")
+		return nil, nil, errors.New("no validity")
 	}
 	if !res.GetValidUntil().AsTime().After(l.now()) {
-		return nil, errors.New("already expired")
+		return nil, nil, errors.New("already expired")
 	}
 	leaf, err := x509.ParseCertificate(res.GetLeafCertificate())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cert := &tls.Certificate{PrivateKey: l.key, Leaf: leaf, Certificate: [][]byte{leaf.Raw}}
 	chain := []*x509.Certificate{leaf}
 	for _, der := range res.GetIntermediateCertificates() {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		chain = append(chain, c)
 		cert.Certificate = append(cert.Certificate, c.Raw)
 	}
-	return cert, l.fits(l.key, chain, l.anchors.Load())
+	return cert, chain, l.fits(l.key, chain, l.anchors.Load())
 }
 
 // fits checks a certificate of our own.

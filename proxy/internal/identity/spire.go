@@ -75,9 +75,7 @@ func (l *Local) readSPIRE(ctx context.Context, api workload.SpiffeWorkloadAPICli
 		}
 		got = true
 		l.anchors.Store(anchors)
-		l.install(cert)
-		l.metrics.renewed(l.now(), cert.Leaf.NotAfter)
-		l.log.Info("certificate renewed", "identity", l.cfg.Name, "expires", cert.Leaf.NotAfter)
+		l.use(cert, cert.Leaf.NotAfter)
 	}
 }
 
