@@ -78,7 +78,7 @@ func populate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	all, err := clean(f, reflect.ValueOf(unmapBinary).Pointer())
 	if err != nil {
 		t.Fatal(err)
