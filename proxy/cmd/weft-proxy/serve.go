@@ -105,7 +105,7 @@ func serve(ctx context.Context, cfg config.Config, out outputs, log *slog.Logger
 	log.Info("admin listening", "addr", adminAt.Addr().String())
 	log.Info("inbound listening", "addr", in.Addr().String())
 	log.Info("outbound listening", "addr", fmt.Sprint(from.Addrs()))
-	log.Info("identity", "name", local.Name(), "service", cfg.Identity.Svc.Addr, "destination", cfg.Destination.Svc.Addr, "policy", cfg.Policy.Svc.Addr)
+	log.Info("identity", "name", local.Name(), "sni", local.ServerName(), "service", cfg.Identity.Svc.Addr, "destination", cfg.Destination.Svc.Addr, "policy", cfg.Policy.Svc.Addr)
 
 	// Parts end by this context only, which is after the drain.
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
