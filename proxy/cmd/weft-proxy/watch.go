@@ -32,6 +32,9 @@ type watchers struct {
 // watch makes them. Nothing runs, but tap's port is bound.
 func watch(ctx context.Context, cfg config.Config, local *identity.Local, m *tell.Metrics, stderr io.Writer, log *slog.Logger) (*watchers, error) {
 	w := &watchers{close: func() {}}
+	for _, f := range []tell.Family{tell.SpanStreams, tell.SpanRequests, tell.SpanExports} {
+		m.Counter(f, nil) // which are there without a collector, too
+	}
 	if format, ok := accesslog.Formats[cfg.AccessLog]; ok {
 		dropped := m.Counter(tell.AccessLogDropped, nil)
 		w.access = accesslog.New(stderr, format, dropped.Inc)
@@ -70,11 +73,10 @@ func (w *watchers) trace(ctx context.Context, cfg config.Trace, ttl config.DNS, 
 		}
 		file = config.ParseAttributes(string(b))
 	}
-	requests, spans := m.Counter(tell.SpanRequests, nil), m.Counter(tell.SpanExports, nil)
+	streams, requests, spans := m.Counter(tell.SpanStreams, nil), m.Counter(tell.SpanRequests, nil), m.Counter(tell.SpanExports, nil)
 	dropped := m.Counter(tell.SpansDropped, nil)
-	m.Counter(tell.SpanStreams, nil).Inc()
 	w.spans = span.New(conn, span.Resource(os.Getpid(), time.Now(), cfg.Hostname, cfg.Service, file, cfg.Attributes), span.Told{
-		Dropped: dropped.Inc, Requests: requests.Inc, Spans: func(n int) { spans.Add(uint64(n)) },
+		Dropped: dropped.Inc, Begun: streams.Inc, Taken: func(n int) { requests.Inc(); spans.Add(uint64(n)) },
 	}, log)
 	log.Info("traces are reported", "collector", cfg.Svc.Addr, "service", cfg.Service)
 	return nil

@@ -135,14 +135,14 @@ func TestAdminOfARunningProxy(t *testing.T) {
 		t.Error("no event")
 	}
 	cancel()
-	for path, to := range map[string]string{"/proxy-log-level": "warn,linkerd=debug", "/proxy-metrics-level": "minimal"} {
+	for path, to := range map[string]string{"/proxy-log-level": "warn,linkerd=debug", "/proxy-metrics-level": "minimal\n"} {
 		if code := change(path, "nonsense=nonsense"); code != 400 {
 			t.Errorf("%s: nonsense: %d", path, code)
 		}
 		if code := change(path, to); code != 204 {
 			t.Errorf("%s: %d", path, code)
 		}
-		if code, body := p.admins(t, path); code != 200 || body != to+"\n" {
+		if code, body := p.admins(t, path); code != 200 || body != to {
 			t.Errorf("%s: %d %q", path, code, body)
 		}
 	}

@@ -43,11 +43,13 @@ func New(cfg Config) http.Handler {
 		text(w, http.StatusOK, "ready\n")
 	})
 	mux.HandleFunc("/metrics", metrics(cfg.Metrics))
+	levels := http.Handler(http.HandlerFunc(nowhere))
 	if cfg.Level != nil {
-		mux.Handle("/proxy-log-level", local(setting(cfg.Level)))
+		levels = setting(cfg.Level, "")
 	}
+	mux.Handle("/proxy-log-level", local(levels))
 	if cfg.Detail != nil {
-		mux.Handle("/proxy-metrics-level", local(setting(cfg.Detail)))
+		mux.Handle("/proxy-metrics-level", local(setting(cfg.Detail, "\n")))
 	}
 	if cfg.Logs != nil {
 		mux.Handle("/logs.json", local(cfg.Logs))
@@ -60,6 +62,7 @@ func New(cfg Config) http.Handler {
 	mux.Handle("/debug/pprof/profile", local(http.HandlerFunc(pprof.Profile)))
 	mux.Handle("/debug/pprof/profile.pb.gz", local(http.HandlerFunc(pprof.Profile)))
 	mux.Handle("/debug/pprof/trace", local(http.HandlerFunc(pprof.Trace)))
+	mux.HandleFunc("/", nowhere)
 	return mux
 }
 
@@ -81,11 +84,12 @@ type Setting interface {
 	Set(string) error
 }
 
-func setting(l Setting) http.Handler {
+// setting answers with the setting, and end.
+func setting(l Setting, end string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
 		case http.MethodGet:
-			text(w, http.StatusOK, l.String()+"\n")
+			text(w, http.StatusOK, l.String()+end)
 		case http.MethodPut:
 			body, err := io.ReadAll(io.LimitReader(r.Body, maxFilter+1))
 			if err == nil && len(body) > maxFilter {
@@ -125,14 +129,12 @@ func environ(env []string) http.HandlerFunc {
 		}
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		accept := r.Header.Get("Accept")
 		switch {
 		case r.Method != http.MethodGet:
 			refuse(w, "GET")
-		case accept != "" && !strings.Contains(accept, "application/json") && !strings.Contains(accept, "*/*"):
-			w.WriteHeader(http.StatusNotAcceptable)
+		case !takesJSON(w, r):
 		case strings.Contains(r.URL.RawQuery, "="):
-			object(w, http.StatusBadRequest, map[string]string{"error": "env.json query parameters must not have values"})
+			mistake(w, http.StatusBadRequest, "env.json query parameters may not contain key-value pairs")
 		case r.URL.RawQuery == "":
 			object(w, http.StatusOK, all)
 		default:
@@ -147,6 +149,21 @@ func environ(env []string) http.HandlerFunc {
 	}
 }
 
+// takesJSON refuses who cannot read JSON.
+func takesJSON(w http.ResponseWriter, r *http.Request) bool {
+	lines := r.Header.Values("Accept")
+	ok := len(lines) == 0
+	for _, line := range lines {
+		ok = ok || strings.Contains(line, "application/json") || strings.Contains(line, "application/*") || strings.Contains(line, "*/*")
+	}
+	if !ok {
+		text(w, http.StatusNotAcceptable, "application/json")
+	}
+	return ok
+}
+
+func nowhere(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+
 func text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(status)
@@ -157,6 +174,14 @@ func object(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
+}
+
+// mistake says in JSON what is wrong.
+func mistake(w http.ResponseWriter, status int, what string) {
+	object(w, status, struct {
+		Error  string `json:"error"`
+		Status int    `json:"status"`
+	}{what, status})
 }
 
 func refuse(w http.ResponseWriter, allow string) {

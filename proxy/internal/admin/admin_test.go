@@ -29,6 +29,7 @@ func TestAnswers(t *testing.T) {
 	stopped := 0
 	h, _ := handler(t, true, func() { stopped++ })
 	unready, _ := handler(t, false, nil)
+	silent := New(Config{Metrics: prometheus.NewRegistry()})
 	const here, there = "127.0.0.1:1", "10.0.0.1:1"
 	tests := []struct {
 		name                       string
@@ -42,7 +43,9 @@ func TestAnswers(t *testing.T) {
 		{"not ready", unready, "GET", "/ready", there, "", 503, "not ready\n"},
 		{"metrics", h, "GET", "/metrics", there, "", 200, "some_gauge 0"},
 		{"unknown", h, "GET", "/tasks", there, "", 404, ""},
-		{"level", h, "GET", "/proxy-log-level", here, "", 200, "warn,linkerd=info\n"},
+		{"level", h, "GET", "/proxy-log-level", here, "", 200, "warn,linkerd=info"},
+		{"level, nothing logged", silent, "GET", "/proxy-log-level", here, "", 404, ""},
+		{"level, nothing logged, from elsewhere", silent, "GET", "/proxy-log-level", there, "", 403, "localhost"},
 		{"level from a mapped address", h, "GET", "/proxy-log-level", "[::ffff:127.0.0.1]:1", "", 200, "warn"},
 		{"level from elsewhere", h, "GET", "/proxy-log-level", there, "", 403, "localhost"},
 		{"level, wrong verb", h, "POST", "/proxy-log-level", here, "", 405, ""},
@@ -52,8 +55,9 @@ func TestAnswers(t *testing.T) {
 		{"shutdown not enabled", unready, "POST", "/shutdown", here, "", 404, ""},
 		{"environment", h, "GET", "/env.json", there, "*/*", 200, `{"A":"1","B":"x=y","EMPTY":""}`},
 		{"some of it", h, "GET", "/env.json?A&C", there, "application/json", 200, `{"A":"1","C":null}`},
-		{"with values", h, "GET", "/env.json?A=1", there, "", 400, "error"},
-		{"as something else", h, "GET", "/env.json", there, "text/html", 406, ""},
+		{"with values", h, "GET", "/env.json?A=1", there, "", 400, `{"error":"env.json query parameters may not contain key-value pairs","status":400}`},
+		{"as something else", h, "GET", "/env.json", there, "text/html", 406, "application/json"},
+		{"as anything of applications", h, "GET", "/env.json?C", there, "text/html, application/*;q=0.5", 200, `{"C":null}`},
 		{"profiles from elsewhere", h, "GET", "/debug/pprof/", there, "", 403, ""},
 	}
 	for _, tt := range tests {
@@ -64,8 +68,11 @@ func TestAnswers(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		tt.h.ServeHTTP(w, req)
-		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.body) {
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.body) || tt.body == "" && w.Code == 404 && w.Body.Len() > 0 {
 			t.Errorf("%s: %d %q, want %d %q", tt.name, w.Code, w.Body, tt.status, tt.body)
+		}
+		if strings.HasPrefix(tt.body, "warn,") && w.Body.String() != tt.body {
+			t.Errorf("%s: %q, want no more than %q", tt.name, w.Body, tt.body)
 		}
 		if w.Code == 405 && w.Header().Get("Allow") == "" {
 			t.Errorf("%s: no Allow header", tt.name)

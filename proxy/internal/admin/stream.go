@@ -159,35 +159,39 @@ func (h *hub) settle() {
 // ServeHTTP streams events, one JSON object a line: GET with the filter as the
 // query, QUERY with the filter as the body.
 func (l *Logs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != "QUERY" {
+		refuse(w, "GET, QUERY")
+		return
+	}
+	if !takesJSON(w, r) {
+		return
+	}
 	var filter string
-	switch r.Method {
-	case http.MethodGet:
+	if r.Method == http.MethodGet {
+		if r.URL.RawQuery == "" {
+			mistake(w, http.StatusBadRequest, "Missing query string for log-streaming filter")
+			return
+		}
 		filter = r.URL.RawQuery
 		if plain, err := url.QueryUnescape(filter); err == nil {
 			filter = plain
 		}
-	case "QUERY":
+	} else {
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxFilter))
 		if err != nil {
-			object(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+			mistake(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		filter = strings.TrimSpace(string(body))
-	default:
-		refuse(w, "GET, QUERY")
-		return
-	}
-	if filter == "" {
-		filter = "info"
 	}
 	level, err := parseFilter(filter)
 	if err != nil {
-		object(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		mistake(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	reader := &reader{level: level, events: make(chan []byte, streamRoom)}
 	if !l.hub.enter(reader) {
-		object(w, http.StatusServiceUnavailable, map[string]string{"error": "too many streams of logs are open"})
+		mistake(w, http.StatusServiceUnavailable, "too many streams of logs are open")
 		return
 	}
 	defer l.hub.leave(reader)

@@ -103,6 +103,7 @@ func TestLogStreamsThatCannotBe(t *testing.T) {
 		{http.MethodGet, "/logs.json?warn=loud", "", 400},
 		{"QUERY", "/logs.json", "warn=loud", 400},
 		{http.MethodPost, "/logs.json", "", 405},
+		{http.MethodGet, "/logs.json", "", 400},
 	} {
 		req, _ := http.NewRequestWithContext(t.Context(), tt.method, srv.URL+tt.path, strings.NewReader(tt.body))
 		res, err := http.DefaultClient.Do(req)

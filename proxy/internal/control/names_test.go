@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -152,9 +153,14 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 		}
 		var have []string
 		for _, f := range families {
-			have = append(have, f.GetName())
+			if !strings.Contains(f.GetName(), "_queue_") {
+				have = append(have, f.GetName())
+			}
 		}
-		want := []string{"control_dns_resolutions_total", "control_policy_balancer_p2c_endpoints", "control_policy_balancer_p2c_updates_total", "control_request_total"}
+		want := []string{
+			"control_dns_resolutions_total", "control_policy_balancer_endpoints", "control_policy_balancer_p2c_endpoints",
+			"control_policy_balancer_p2c_updates_total", "control_request_total",
+		}
 		if diff := cmp.Diff(want, have); diff != "" {
 			t.Error(diff)
 		}

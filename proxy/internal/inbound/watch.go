@@ -23,7 +23,7 @@ func (in *Inbound) tap(next handler) handler {
 		}
 		s := x.session
 		shown := in.deps.Tap.Begin(&tap.Request{
-			Source: s.from, Destination: s.target, SourceLabels: tlsLabels(s.tls),
+			HTTP2: x.native(), Source: s.from, Destination: s.target, SourceLabels: tlsLabels(s.tls), Target: x.req.Target,
 			Method: x.req.Method, Scheme: x.req.Scheme, Authority: x.req.Authority, Path: x.req.Path(), Fields: x.req.Fields,
 		})
 		if shown == nil {
@@ -103,6 +103,9 @@ func (in *Inbound) access(next handler) handler {
 		e := accesslog.Entry{
 			Client: x.session.from, ID: x.session.client.ID, At: began, Method: r.Method, URI: uri(r), Version: versions[r.Version],
 			Host: r.Fields.Get("host"), UserAgent: r.Fields.Get("user-agent"), TraceID: traceID(r.Fields), RequestBytes: r.Length,
+		}
+		if r.Length == 0 && !r.Fields.Has("content-length") { // nothing is said, and so nothing shown
+			e.RequestBytes = message.Unknown
 		}
 		if e.Host == "" {
 			e.Host = r.Authority

@@ -75,7 +75,7 @@ func TestTap(t *testing.T) {
 		init.GetProxyDirection() != tappb.TapEvent_INBOUND || init.GetDestination().GetPort() != uint32(at.Port()) || init.GetSource().GetPort() == 0 {
 		t.Errorf("%v", init)
 	}
-	if got[1].GetHttp().GetResponseInit().GetHttpStatus() != 200 || got[2].GetHttp().GetResponseEnd().GetEos() != nil {
+	if got[1].GetHttp().GetResponseInit().GetHttpStatus() != 200 || got[2].GetHttp().GetResponseEnd().GetEos() == nil || got[2].GetHttp().GetResponseEnd().GetEos().GetEnd() != nil {
 		t.Errorf("%v %v", got[1], got[2])
 	}
 	if end := got[5].GetHttp().GetResponseEnd(); end.GetEos().GetGrpcStatusCode() != 5 {
@@ -128,7 +128,7 @@ func TestAccessLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]any{
-		"client.id": alice, "method": "GET", "uri": "/books?x=1", "version": "HTTP/1.1", "status": 200.0, "response_bytes": "12",
+		"client.id": alice, "method": "GET", "uri": "/books?x=1", "version": "HTTP/1.1", "status": 200.0, "request_bytes": "", "response_bytes": "12",
 		"trace_id": "r-1", "user_agent": "me", "host": "web.shop",
 	} {
 		if first[name] != want {

@@ -25,7 +25,7 @@ func (x *exchange) watch(t *try, out *message.Request) {
 	}
 	ep := t.lease.Client
 	q := &tap.Request{
-		Outbound: true, Source: x.client.addr, Destination: ep.Addr,
+		Outbound: true, HTTP2: x.r.Version == message.HTTP2, Target: out.Target, Source: x.client.addr, Destination: ep.Addr,
 		Method: out.Method, Scheme: out.Scheme, Authority: x.authority, Path: out.Path(), Fields: out.Fields,
 		SourceLabels: map[string]string{"tls": tell.Loopback}, DestinationLabels: ep.Shown(),
 	}

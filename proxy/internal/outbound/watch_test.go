@@ -38,7 +38,7 @@ func TestTap(t *testing.T) {
 		labels["tls"] != "true" || labels["server_id"] != serverID || labels["deployment"] != "web" || init.GetSourceMeta().GetLabels()["tls"] != "loopback" {
 		t.Errorf("%v", init)
 	}
-	if head.GetHttpStatus() != 201 || end == nil || end.GetEos() != nil {
+	if head.GetHttpStatus() != 201 || end.GetEos() == nil || end.GetEos().GetEnd() != nil {
 		t.Errorf("%v %v", head, end)
 	}
 }

@@ -69,16 +69,16 @@ func parseW3C(s string) (c Context, ok bool) {
 	return c, c.Trace != [16]byte{} && c.Span != [8]byte{}
 }
 
-// parseGRPC reads version 0 of the binary format: fields 0 (trace), 1 (span) and
-// 2 (flags), each behind its number.
+// parseGRPC reads the binary format: fields 0 (trace), 1 (span) and 2 (flags), each
+// behind its number. A field of another number ends what can be read.
 func parseGRPC(s string) (c Context, ok bool) {
 	b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(s), "="))
-	if err != nil || len(b) == 0 || b[0] != 0 {
+	if err != nil || len(b) == 0 {
 		return c, false
 	}
 	c.Format = B3GRPC
 	var trace, span bool
-	for b = b[1:]; len(b) > 0; {
+	for b = b[1:]; len(b) > 0 && b[0] <= 2; {
 		id, rest := b[0], b[1:]
 		switch {
 		case id == 0 && len(rest) >= 16:

@@ -25,10 +25,9 @@ const (
 
 // Told counts what an Exporter does. Each may be nil.
 type Told struct {
-	Dropped  func()        // a span for which there was no room
-	Requests func()        // an export that was begun
-	Exports  func(ok bool) // an export that has ended
-	Spans    func(n int)   // spans that an export carried
+	Dropped func()      // a span for which there was no room
+	Begun   func()      // an export
+	Taken   func(n int) // an export of so many spans that the collector has taken
 }
 
 // Exporter sends spans to a collector by OTLP. A nil Exporter makes no spans, so
@@ -96,22 +95,19 @@ func (e *Exporter) Run(ctx context.Context) error {
 func (e *Exporter) export(ctx context.Context, batch []*tracepb.Span) {
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
-	if e.told.Requests != nil {
-		e.told.Requests()
+	if e.told.Begun != nil {
+		e.told.Begun()
 	}
 	data := &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
 		Resource:   &resourcepb.Resource{Attributes: e.resource},
 		ScopeSpans: []*tracepb.ScopeSpans{{Spans: batch}},
 	}}}
 	err := e.conn.Invoke(ctx, exportMethod, data, new(emptypb.Empty))
-	if e.told.Exports != nil {
-		e.told.Exports(err == nil)
-	}
 	if err != nil {
 		e.log.Debug("spans were not taken by the collector", "spans", len(batch), "error", err)
 		return
 	}
-	if e.told.Spans != nil {
-		e.told.Spans(len(batch))
+	if e.told.Taken != nil {
+		e.told.Taken(len(batch))
 	}
 }

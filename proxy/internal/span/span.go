@@ -28,6 +28,10 @@ type Span struct {
 	proto *tracepb.Span
 }
 
+// remoteParent is OTLP's word, in a span's flags, for that the parent is another
+// process's (bits 8 and 9).
+const remoteParent = 0x300
+
 // Begin puts a span of the proxy into the request's trace; nil if it has none, or
 // one that is not sampled. direction is inbound or outbound.
 func (e *Exporter) Begin(r *message.Request, kind Kind, direction string) *Span {
@@ -44,7 +48,7 @@ func (e *Exporter) Begin(r *message.Request, kind Kind, direction string) *Span 
 		return nil
 	}
 	s := &tracepb.Span{
-		TraceId: c.Trace[:], SpanId: id[:], ParentSpanId: c.Span[:], Flags: uint32(c.flags),
+		TraceId: c.Trace[:], SpanId: id[:], ParentSpanId: c.Span[:], Flags: uint32(c.flags) | remoteParent,
 		Name: strings.Clone(r.Path()), Kind: tracepb.Span_SPAN_KIND_SERVER,
 		StartTimeUnixNano: uint64(e.now().UnixNano()), Attributes: attributes(r, direction),
 	}
@@ -57,7 +61,7 @@ func (e *Exporter) Begin(r *message.Request, kind Kind, direction string) *Span 
 // Status is what the request was answered.
 func (s *Span) Status(status int) {
 	if s != nil {
-		s.proto.Attributes = append(s.proto.Attributes, number("http.response.status_code", int64(status)))
+		s.proto.Attributes = append(s.proto.Attributes, text("http.response.status_code", strconv.Itoa(status)))
 	}
 }
 
@@ -73,23 +77,15 @@ func (s *Span) End() {
 // fields of a request that are told of, as attributes.
 var fields = []string{"content-length", "content-type", "l5d-orig-proto"}
 
-// attributes are those of OpenTelemetry's HTTP conventions that Linkerd sets.
-// Texts are copied: a head is borrowed for the time of its request.
+// attributes are those of OpenTelemetry's HTTP conventions that Linkerd sets, all of
+// them text, as there. Texts are copied: a head is borrowed for the time of its
+// request.
 func attributes(r *message.Request, direction string) []*commonpb.KeyValue {
 	scheme := r.Scheme
 	if scheme == "" {
 		scheme = "http"
 	}
-	authority := r.Authority[strings.LastIndexByte(r.Authority, '@')+1:] // credentials are nobody's business
-	host, port, err := net.SplitHostPort(authority)
-	if err != nil {
-		host, port = authority, ""
-	}
-	full := scheme + "://" + host
-	if port != "" {
-		full += ":" + port
-	}
-	full += r.Path()
+	full := scheme + "://" + redacted(r.Authority) + r.Path()
 	query := r.Query()
 	if query != "" {
 		full += "?" + query
@@ -97,13 +93,17 @@ func attributes(r *message.Request, direction string) []*commonpb.KeyValue {
 	out := []*commonpb.KeyValue{
 		text("direction", direction), text("http.request.method", r.Method),
 		text("url.scheme", scheme), text("url.path", r.Path()), text("url.full", full),
-		text("network.transport", "tcp"), text("server.address", host),
+		text("network.transport", "tcp"),
+	}
+	host, port := server(r)
+	if host != "" {
+		out = append(out, text("server.address", host))
+	}
+	if port != "" {
+		out = append(out, text("server.port", port))
 	}
 	if query != "" {
 		out = append(out, text("url.query", query))
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
-		out = append(out, number("server.port", int64(n)))
 	}
 	if agent := r.Fields.Get("user-agent"); agent != "" {
 		out = append(out, text("user_agent.original", agent))
@@ -114,6 +114,44 @@ func attributes(r *message.Request, direction string) []*commonpb.KeyValue {
 		}
 	}
 	return out
+}
+
+// redacted is an authority whose credentials are nobody's business.
+func redacted(authority string) string {
+	at := strings.LastIndexByte(authority, '@')
+	switch {
+	case at < 0:
+		return authority
+	case strings.Contains(authority[:at], ":"):
+		return "REDACTED:REDACTED" + authority[at:]
+	}
+	return "REDACTED" + authority[at:]
+}
+
+// server is whom the client has asked for, as far as that can be told.
+func server(r *message.Request) (host, port string) {
+	authority, ok := r.Fields.Find("x-forwarded-host")
+	if !ok {
+		authority = r.Fields.Get("host")
+	}
+	if authority == "" {
+		authority = r.Authority
+	}
+	authority = authority[strings.LastIndexByte(authority, '@')+1:]
+	if strings.ContainsAny(authority, " ,/?#\\") {
+		return "", ""
+	}
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		return authority, ""
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		port = ""
+	}
+	return host, port
 }
 
 // maxText bounds an attribute, in bytes.
@@ -132,12 +170,9 @@ func number(name string, n int64) *commonpb.KeyValue {
 func Resource(pid int, started time.Time, host, service string, more ...map[string]string) []*commonpb.KeyValue {
 	out := []*commonpb.KeyValue{
 		number("process.pid", int64(pid)),
-		text("process.start_timestamp", strconv.FormatInt(started.Unix(), 10)),
+		number("process.start_timestamp", started.Unix()),
 	}
-	all := map[string]string{"service.name": service}
-	if host != "" {
-		all["host.name"] = host
-	}
+	all := map[string]string{"service.name": service, "host.name": host}
 	for _, m := range more {
 		maps.Copy(all, m)
 	}

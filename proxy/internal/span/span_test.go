@@ -59,6 +59,7 @@ func TestParse(t *testing.T) {
 		{"too long", message.Fields{{Name: "traceparent", Value: w3c.Value + "-x"}}, false, 0, "", "", false},
 		{"gRPC", message.Fields{grpcBin}, true, B3GRPC, trace, from, true},
 		{"gRPC without padding", message.Fields{{Name: "grpc-trace-bin", Value: binary(t, "00", "00", trace, "01", from, "02", "00")}}, true, B3GRPC, trace, from, false},
+		{"gRPC with a field of tomorrow", message.Fields{{Name: "grpc-trace-bin", Value: binary(t, "01", "00", trace, "01", from, "02", "01", "07", "ffff")}}, true, B3GRPC, trace, from, true},
 		{"gRPC cut off", message.Fields{{Name: "grpc-trace-bin", Value: binary(t, "00", "00", trace, "01")}}, false, 0, "", "", false},
 		{"B3", b3, true, B3HTTP, "00000000000000000000000000000064", "000000000000000c", true},
 		{"B3 without a span", b3[:1], false, 0, "", "", false},
@@ -152,7 +153,7 @@ func serve(t *testing.T) (*collector, *grpc.ClientConn) {
 func TestExport(t *testing.T) {
 	c, conn := serve(t)
 	dropped, sent := 0, make(chan int, 10)
-	told := Told{Dropped: func() { dropped++ }, Spans: func(n int) { sent <- n }}
+	told := Told{Dropped: func() { dropped++ }, Taken: func(n int) { sent <- n }}
 	e := New(conn, Resource(7, time.Unix(9, 0), "pod-1", "web", map[string]string{"k8s.ns": "shop"}), told, slog.New(slog.DiscardHandler))
 	e.every = 10 * time.Millisecond
 
@@ -201,15 +202,18 @@ func TestExport(t *testing.T) {
 	}
 	want := map[string]string{
 		"direction": "outbound", "http.request.method": "GET", "url.scheme": "http", "url.path": "/books", "url.query": "id=1",
-		"url.full": "http://web.shop:8080/books?id=1", "network.transport": "tcp", "server.address": "web.shop", "server.port": "8.08µs",
-		"user_agent.original": "curl", "http.request.header.content-type": "text/plain", "http.response.status_code": "204ns",
-		"process.pid": "7ns", "process.start_timestamp": "9", "host.name": "pod-1", "service.name": "web", "k8s.ns": "shop",
+		"url.full": "http://REDACTED:REDACTED@web.shop:8080/books?id=1", "network.transport": "tcp", "server.address": "web.shop", "server.port": "8080",
+		"user_agent.original": "curl", "http.request.header.content-type": "text/plain", "http.response.status_code": "204",
+		"process.pid": "7ns", "process.start_timestamp": "9ns", "host.name": "pod-1", "service.name": "web", "k8s.ns": "shop",
 	}
 	if diff := cmp.Diff(want, attrs); diff != "" {
 		t.Error(diff)
 	}
 	if hex.EncodeToString(span.GetTraceId()) != trace || hex.EncodeToString(span.GetParentSpanId()) != from || span.GetKind() != tracepb.Span_SPAN_KIND_CLIENT || span.GetName() != "/books" {
 		t.Errorf("%v", span)
+	}
+	if span.GetFlags() != 0x301 {
+		t.Errorf("flags are %#x", span.GetFlags())
 	}
 }
 
@@ -221,5 +225,29 @@ func TestNoCollectorNoSpans(t *testing.T) {
 	s.End()
 	if s != nil || r.Fields[0].Value != "00-"+trace+"-"+from+"-01" {
 		t.Error("the request was changed")
+	}
+}
+
+func TestServerOfARequest(t *testing.T) {
+	for _, tt := range []struct {
+		fields          message.Fields
+		authority       string
+		host, port, url string
+	}{
+		{nil, "web.shop", "web.shop", "", "http://web.shop/"},
+		{message.Fields{{Name: "Host", Value: "web:80"}}, "other:1", "web", "80", "http://other:1/"},
+		{message.Fields{{Name: "Host", Value: "web:80"}, {Name: "X-Forwarded-Host", Value: "shop.example:443"}}, "web:80", "shop.example", "443", "http://web:80/"},
+		{message.Fields{{Name: "x-forwarded-host", Value: "a, b"}}, "web:80", "", "", "http://web:80/"},
+		{nil, "user@[fd00::1]:80", "[fd00::1]", "80", "http://REDACTED@[fd00::1]:80/"},
+		{nil, "a:b@web:x", "web", "", "http://REDACTED:REDACTED@web:x/"},
+	} {
+		r := &message.Request{Method: "GET", Authority: tt.authority, Target: "/", Fields: tt.fields}
+		got := map[string]string{}
+		for _, a := range attributes(r, "inbound") {
+			got[a.GetKey()] = a.GetValue().GetStringValue()
+		}
+		if got["server.address"] != tt.host || got["server.port"] != tt.port || got["url.full"] != tt.url {
+			t.Errorf("%q, %v: %q", tt.authority, tt.fields, got)
+		}
 	}
 }

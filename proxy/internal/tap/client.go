@@ -41,19 +41,11 @@ func (w *Watched) Tunnel() (net.Conn, error) {
 	return nil, message.ErrAborted
 }
 
-// Codes of HTTP/2 (RFC 9113 §7).
-const (
-	codeInternal = 2
-	codeCancel   = 8
-)
-
-// EndOf is the end that an error makes.
+// EndOf is the end that an error makes: of a stream that was reset, the code; of
+// what broke otherwise, nothing.
 func EndOf(err error) End {
-	e := End{Reset: true, Code: codeInternal}
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok {
-		e.Code = uint32(reset.Code)
-	} else if errors.Is(err, message.ErrGone) {
-		e.Code = codeCancel
+		return End{Reset: true, Code: uint32(reset.Code)}
 	}
-	return e
+	return End{}
 }

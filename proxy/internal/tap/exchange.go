@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"cmp"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -17,9 +18,11 @@ import (
 // Request is a request as a tap sees it. Nothing of it is changed or kept.
 type Request struct {
 	Outbound            bool
+	HTTP2               bool // what both ends speak, so that there are pseudo fields
 	Source, Destination netip.AddrPort
 	Method, Scheme      string // an empty scheme is http
 	Authority, Path     string
+	Target              string // the path with its query; "" if there is none
 	Fields              message.Fields
 	SourceLabels        map[string]string // tls, client_id
 	DestinationLabels   map[string]string // tls, server_id, and those from discovery
@@ -51,7 +54,11 @@ func (r *Registry) Begin(q *Request) *Exchange {
 	}
 	var x *Exchange
 	for _, t := range *r.taps.Load() {
-		if !t.match(q) || !t.sample() {
+		if !t.match(q) {
+			continue
+		}
+		n, ok := t.sample()
+		if !ok {
 			continue
 		}
 		if x == nil {
@@ -59,15 +66,21 @@ func (r *Registry) Begin(q *Request) *Exchange {
 		}
 		if len(x.views) == 0 { // heads are borrowed for the time of the request, events are not
 			q.Method, q.Scheme = strings.Clone(q.Method), strings.Clone(q.Scheme)
-			q.Authority, q.Path = strings.Clone(q.Authority), strings.Clone(q.Path)
+			q.Authority, q.Path, q.Target = strings.Clone(q.Authority), strings.Clone(q.Path), strings.Clone(q.Target)
 		}
-		v := view{t, &pb.TapEvent_Http_StreamId{Base: r.base, Stream: r.stream.Add(1)}}
-		x.views = append(x.views, v)
+		v := view{t, &pb.TapEvent_Http_StreamId{Base: t.base, Stream: n}}
 		init := &pb.TapEvent_Http_RequestInit{Id: v.id, Method: method(q.Method), Scheme: scheme(q.Scheme), Authority: q.Authority, Path: q.Path}
 		if t.headers {
-			init.Headers = headers(q.Fields, ":method", q.Method, ":scheme", q.Scheme, ":authority", q.Authority, ":path", q.Path)
+			init.Headers = q.headers(q.Fields, ":method", q.Method, ":scheme", q.Scheme, ":authority", q.Authority, ":path", cmp.Or(q.Target, q.Path))
 		}
-		t.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_RequestInit_{RequestInit: init}}))
+		if !t.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_RequestInit_{RequestInit: init}})) {
+			t.landed() // who does not hear of the request does not hear of its answer
+			continue
+		}
+		x.views = append(x.views, v)
+	}
+	if x == nil || len(x.views) == 0 {
+		return nil
 	}
 	return x
 }
@@ -81,7 +94,7 @@ func (x *Exchange) Head(status int, fields message.Fields) {
 	for _, v := range x.views {
 		init := &pb.TapEvent_Http_ResponseInit{Id: v.id, SinceRequestInit: durationpb.New(x.head.Sub(x.began)), HttpStatus: uint32(status)}
 		if v.tap.headers {
-			init.Headers = headers(fields, ":status", strconv.Itoa(status))
+			init.Headers = x.request.headers(fields, ":status", strconv.Itoa(status))
 		}
 		v.tap.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_ResponseInit_{ResponseInit: init}}))
 	}
@@ -110,35 +123,39 @@ func (x *Exchange) End(e End) {
 			Id: v.id, SinceRequestInit: end.SinceRequestInit, SinceResponseInit: end.SinceResponseInit, Eos: end.Eos,
 		}
 		if v.tap.headers && len(e.Trailer) > 0 {
-			mine.Trailers = headers(e.Trailer)
+			mine.Trailers = x.request.headers(e.Trailer)
 		}
 		v.tap.send(x.event(&pb.TapEvent_Http{Event: &pb.TapEvent_Http_ResponseEnd_{ResponseEnd: mine}}))
 		v.tap.landed()
 	}
 }
 
+// eos says how the stream ended, as far as there is anything to say.
 func (x *Exchange) eos(e End) *pb.Eos {
-	status := e.Trailer.Get("grpc-status")
-	if status == "" {
-		status = x.grpc
-	}
-	if n, err := strconv.ParseUint(status, 10, 32); err == nil && !e.Reset {
-		return &pb.Eos{End: &pb.Eos_GrpcStatusCode{GrpcStatusCode: uint32(n)}}
-	}
 	if e.Reset {
 		return &pb.Eos{End: &pb.Eos_ResetErrorCode{ResetErrorCode: e.Code}}
 	}
-	return nil
+	status := x.grpc
+	if len(e.Trailer) > 0 {
+		status = e.Trailer.Get("grpc-status")
+	}
+	if n, err := strconv.ParseUint(status, 10, 32); err == nil {
+		return &pb.Eos{End: &pb.Eos_GrpcStatusCode{GrpcStatusCode: uint32(n)}}
+	}
+	return &pb.Eos{}
 }
 
 func (x *Exchange) event(h *pb.TapEvent_Http) *pb.TapEvent {
 	q := x.request
 	e := &pb.TapEvent{
 		Source: address.TCP(q.Source), Destination: address.TCP(q.Destination), ProxyDirection: pb.TapEvent_INBOUND,
-		SourceMeta:      &pb.TapEvent_EndpointMeta{Labels: q.SourceLabels},
-		DestinationMeta: &pb.TapEvent_EndpointMeta{Labels: q.DestinationLabels},
-		RouteMeta:       &pb.TapEvent_RouteMeta{Labels: q.RouteLabels},
-		Event:           &pb.TapEvent_Http_{Http: h},
+		SourceMeta: &pb.TapEvent_EndpointMeta{Labels: q.SourceLabels}, Event: &pb.TapEvent_Http_{Http: h},
+	}
+	if q.DestinationLabels != nil {
+		e.DestinationMeta = &pb.TapEvent_EndpointMeta{Labels: q.DestinationLabels}
+	}
+	if q.RouteLabels != nil {
+		e.RouteMeta = &pb.TapEvent_RouteMeta{Labels: q.RouteLabels}
 	}
 	if q.Outbound {
 		e.ProxyDirection = pb.TapEvent_OUTBOUND
@@ -163,9 +180,13 @@ func scheme(s string) *typepb.Scheme {
 	return &typepb.Scheme{Type: &typepb.Scheme_Unregistered{Unregistered: s}}
 }
 
-// headers copies the fields behind the pseudo ones, which come in pairs.
-func headers(f message.Fields, pseudo ...string) *typepb.Headers {
+// headers copies the fields behind the pseudo ones, which come in pairs, and which
+// HTTP/1 has not.
+func (r *Request) headers(f message.Fields, pseudo ...string) *typepb.Headers {
 	out := &typepb.Headers{}
+	if !r.HTTP2 {
+		pseudo = nil
+	}
 	for i := 0; i+1 < len(pseudo); i += 2 {
 		out.Headers = append(out.Headers, &typepb.Headers_Header{Name: pseudo[i], Value: []byte(pseudo[i+1])})
 	}

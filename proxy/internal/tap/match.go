@@ -20,7 +20,8 @@ const (
 	maxNodes = 1000
 )
 
-// compile reads a match; one that is unset, at any depth, is an error.
+// compile reads a match; one that is unset is an error, but for the parts of a
+// sequence: those say nothing.
 func compile(m *pb.ObserveRequest_Match) (match, error) {
 	nodes := 0
 	return compileAt(m, 0, &nodes)
@@ -63,18 +64,29 @@ func compileAt(m *pb.ObserveRequest_Match, depth int, nodes *int) (match, error)
 	case *pb.ObserveRequest_Match_Http_:
 		return http(kind.Http)
 	case *pb.ObserveRequest_Match_DestinationLabel:
-		l := kind.DestinationLabel
-		return func(r *Request) bool { v, ok := r.DestinationLabels[l.GetKey()]; return ok && v == l.GetValue() }, nil
+		has, err := label(kind.DestinationLabel)
+		return func(r *Request) bool { return has(r.DestinationLabels) }, err
 	case *pb.ObserveRequest_Match_RouteLabel:
-		l := kind.RouteLabel
-		return func(r *Request) bool { v, ok := r.RouteLabels[l.GetKey()]; return ok && v == l.GetValue() }, nil
+		has, err := label(kind.RouteLabel)
+		return func(r *Request) bool { return has(r.RouteLabels) }, err
 	}
 	return nil, errors.New("a match without a kind")
+}
+
+func label(l *pb.ObserveRequest_Match_Label) (func(map[string]string) bool, error) {
+	key, value := l.GetKey(), l.GetValue()
+	if key == "" || value == "" {
+		return nil, errors.New("a label match without a key or a value")
+	}
+	return func(labels map[string]string) bool { return labels[key] == value }, nil
 }
 
 func sequence(s *pb.ObserveRequest_Match_Seq, depth int, nodes *int) ([]match, error) {
 	var out []match
 	for _, m := range s.GetMatches() {
+		if m.GetMatch() == nil {
+			continue
+		}
 		part, err := compileAt(m, depth+1, nodes)
 		if err != nil {
 			return nil, err
@@ -87,14 +99,20 @@ func sequence(s *pb.ObserveRequest_Match_Seq, depth int, nodes *int) ([]match, e
 func place(m *pb.ObserveRequest_Match_Tcp) (func(netip.AddrPort) bool, error) {
 	switch kind := m.GetMatch().(type) {
 	case *pb.ObserveRequest_Match_Tcp_Netmask_:
+		if kind.Netmask.GetMask() == 0 {
+			return nil, errors.New("a network without a mask")
+		}
 		net, err := address.Network(kind.Netmask.GetIp(), kind.Netmask.GetMask())
 		return func(a netip.AddrPort) bool { return net.Contains(a.Addr().Unmap()) }, err
 	case *pb.ObserveRequest_Match_Tcp_Ports:
 		low, high := kind.Ports.GetMin(), kind.Ports.GetMax()
-		if high == 0 {
-			high = 65535
+		switch { // either alone is one port
+		case low == 0:
+			low = high
+		case high == 0:
+			high = low
 		}
-		if low > high || high > 65535 {
+		if low == 0 || low > high || high > 65535 {
 			return nil, fmt.Errorf("no port is from %d to %d", low, high)
 		}
 		return func(a netip.AddrPort) bool { return uint32(a.Port()) >= low && uint32(a.Port()) <= high }, nil
@@ -139,10 +157,12 @@ func text(m *pb.ObserveRequest_Match_Http_StringMatch) (func(string) bool, error
 func schemeText(s *typepb.Scheme) string {
 	switch t := s.GetType().(type) {
 	case *typepb.Scheme_Registered_:
-		if t.Registered == typepb.Scheme_HTTPS {
+		switch t.Registered {
+		case typepb.Scheme_HTTP:
+			return "http"
+		case typepb.Scheme_HTTPS:
 			return "https"
 		}
-		return "http"
 	case *typepb.Scheme_Unregistered:
 		return t.Unregistered
 	}

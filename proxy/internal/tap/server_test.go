@@ -129,6 +129,7 @@ func TestObserve(t *testing.T) {
 	eventually(t, r.Active)
 
 	q := one()
+	q.HTTP2 = true
 	q.SourceLabels = map[string]string{"tls": "true", "client_id": other}
 	q.Fields = message.Fields{{Name: "User-Agent", Value: "me"}}
 	x := r.Begin(q)
@@ -163,6 +164,12 @@ func TestObserve(t *testing.T) {
 	}
 	if head.GetHttpStatus() != 200 || head.GetId().GetStream() != init.GetId().GetStream() || len(head.GetHeaders().GetHeaders()) != 2 {
 		t.Errorf("head: %v", head)
+	}
+	if id, next := init.GetId(), events[3].GetHttp().GetRequestInit().GetId(); id.GetStream() != 0 || next.GetStream() != 1 || id.GetBase() != next.GetBase() {
+		t.Errorf("numbers: %v, then %v", id, next)
+	}
+	if got := events[3].GetHttp().GetRequestInit(); got.GetPath() == "" || len(got.GetHeaders().GetHeaders()) != 0 {
+		t.Errorf("HTTP/1 without a header: %v", got)
 	}
 	if end.GetEos().GetGrpcStatusCode() != 5 || len(end.GetTrailers().GetHeaders()) != 1 || end.GetResponseBytes() != 0 {
 		t.Errorf("end: %v", end)

@@ -5,7 +5,6 @@
 package tap
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,14 +26,13 @@ type Registry struct {
 	active atomic.Int32
 	taps   atomic.Pointer[[]*tap] // never changed once stored
 	mu     sync.Mutex             // of writers of taps
-	base   uint32
-	stream atomic.Uint64
+	opened uint32                 // taps so far; guarded by mu
 	now    func() time.Time
 }
 
 // New returns a registry without taps.
 func New() *Registry {
-	r := &Registry{base: rand.Uint32(), now: time.Now} //nolint:gosec // an identifier, not a secret
+	r := &Registry{now: time.Now}
 	r.taps.Store(new([]*tap))
 	return r
 }
@@ -44,24 +42,28 @@ func (r *Registry) Active() bool { return r != nil && r.active.Load() > 0 }
 
 // tap is one open call of Observe.
 type tap struct {
+	base    uint32 // of the numbers of its requests
 	match   match
 	headers bool
 	events  chan *pb.TapEvent
 	done    chan struct{} // closed when the limit is reached and nothing is in flight
 
 	mu     sync.Mutex
-	left   uint32 // requests that may yet be sampled
+	limit  uint32 // of requests
+	taken  uint32 // those sampled
 	flying int
 }
 
 func (r *Registry) open(m match, headers bool, limit uint32) (*tap, bool) {
-	t := &tap{match: m, headers: headers, left: limit, events: make(chan *pb.TapEvent, buffer), done: make(chan struct{})}
+	t := &tap{match: m, headers: headers, limit: limit, events: make(chan *pb.TapEvent, buffer), done: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := *r.taps.Load()
 	if len(all) >= maxTaps {
 		return nil, false
 	}
+	t.base = r.opened
+	r.opened++
 	next := append(slices.Clone(all), t)
 	r.taps.Store(&next)
 	r.active.Store(int32(len(next)))
@@ -76,31 +78,33 @@ func (r *Registry) close(t *tap) {
 	r.active.Store(int32(len(next)))
 }
 
-// sample takes one of the requests that the tap still wants.
-func (t *tap) sample() bool {
+// sample takes one of the requests that the tap still wants, and numbers it.
+func (t *tap) sample() (n uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.left == 0 {
-		return false
+	if t.taken >= t.limit {
+		return 0, false
 	}
-	t.left--
+	t.taken++
 	t.flying++
-	return true
+	return uint64(t.taken - 1), true
 }
 
 // landed ends a sampled request.
 func (t *tap) landed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.flying--; t.flying == 0 && t.left == 0 {
+	if t.flying--; t.flying == 0 && t.taken >= t.limit {
 		close(t.done)
 	}
 }
 
 // send drops the event if nobody reads: traffic does not wait for a watcher.
-func (t *tap) send(e *pb.TapEvent) {
+func (t *tap) send(e *pb.TapEvent) bool {
 	select {
 	case t.events <- e:
+		return true
 	default:
+		return false
 	}
 }
