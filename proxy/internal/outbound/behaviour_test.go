@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // http2Client is a client of HTTP/2 that has the proxy's address only.
@@ -97,4 +99,51 @@ func TestBytesAreCountedByZone(t *testing.T) {
 	if send, recv := cost("Local", "Send"), cost("Local", "Recv"); send < 50 || recv < 50 || send > 10_000 || recv > 10_000 {
 		t.Errorf("of one request %v bytes went out, and %v came in", send, recv)
 	}
+}
+
+// Clients that give up say nothing of the endpoint's health, but the time that they
+// have waited counts: one that hangs gets few requests, however soon clients leave it.
+func TestHangingEndpointIsLeftByThoseWhoGiveUp(t *testing.T) {
+	r := start(t, patient)
+	var hung atomic.Int64
+	leave := make(chan struct{})
+	hangs := serveHTTP(t, http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		hung.Add(1)
+		select {
+		case <-req.Context().Done():
+		case <-leave:
+		}
+	}))
+	t.Cleanup(func() { close(leave) })
+	good := serveHTTP(t, echo("good"))
+	r.controls.service(web, plain(hangs.addr), plain(good.addr))
+	c := r.client()
+	c.Timeout = 300 * time.Millisecond
+	served := 0
+	for range 40 {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/", nil)
+		res, err := c.Do(req)
+		if err != nil { // and the proxy sees that, too
+			eventually(t, "nothing is in flight", func() bool { return r.pending() == 0 })
+			continue
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		served++
+	}
+	if n := hung.Load(); n > 10 || served < 30 {
+		t.Errorf("of 40 requests %d went to the one that hangs, and %d were served", n, served)
+	}
+}
+
+// pending is how many requests are at endpoints.
+func (r *rig) pending() (n int64) {
+	r.out.pools.mu.Lock()
+	defer r.out.pools.mu.Unlock()
+	for _, at := range r.out.pools.slots {
+		for _, m := range at.value.Members() {
+			n += m.Pending()
+		}
+	}
+	return n
 }

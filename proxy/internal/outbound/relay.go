@@ -151,6 +151,7 @@ func (x *exchange) finish(t *try, err error) {
 	switch {
 	case err != nil && x.leftBy(err): // no fault of the endpoint's
 		o.err, verdict = endCancel, balance.Neutral
+		t.lease.FirstByte() // it has taken so long at least, if there was none
 	case err != nil:
 		x.broke(err, &e, &o)
 		verdict = balance.Failure

@@ -273,6 +273,7 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 	if more && x.retry.Timeout > 0 || x.limits.Attempt > 0 {
 		within, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
+		x.timed = true
 		ctx = within
 		end := func(err error) { cancel(err); t.guard.Abort(err) }
 		if x.limits.Attempt > 0 {

@@ -88,6 +88,8 @@ func (t *try) fail(x *exchange, err error) {
 	var e tell.End
 	if !x.gone() {
 		e = x.endOf(x.faultOf(err))
+	} else {
+		t.lease.FirstByte() // no fault, but it has taken so long at least (spec/proxy.md §7.3)
 	}
 	t.watched.failed = err
 	t.end(e, outcome{}, verdict, x.o.since()) // the backend's outcome is known when it is known not to move
