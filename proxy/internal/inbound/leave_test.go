@@ -52,9 +52,8 @@ func (p *peer2) next() http2.Frame {
 	for {
 		f, err := p.ReadFrame()
 		if err != nil {
-			var bad http2.ConnectionError
-			if errors.As(err, &bad) {
-				p.t.Fatal(err)
+			if bad, ok := errors.AsType[http2.ConnectionError](err); ok {
+				p.t.Fatal(bad)
 			}
 			return nil
 		}

@@ -126,10 +126,9 @@ func faultOf(err error) fault {
 	// Whatever else comes out of a round trip is the connection's.
 	f := bad(502, codes.Unavailable, true, "i/o", endIO)
 	f.broken = true
-	var leaving *h2.GoAwayError
 	if reset, ok := errors.AsType[*h2.ResetError](err); ok {
 		f = resetOf(reset, f)
-	} else if errors.As(err, &leaving) {
+	} else if leaving, ok := errors.AsType[*h2.GoAwayError](err); ok {
 		f.stream = resetLabel(leaving.Code)
 	}
 	return f
