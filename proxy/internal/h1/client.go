@@ -17,8 +17,8 @@ import (
 type Call struct {
 	nc   net.Conn
 	in   wire.Reader
-	most int // of a head, in bytes
-	host Host
+	most int    // of a head, in bytes
+	on   *shelf // of its pool; nil if it never had one
 
 	req      *message.Request
 	used     bool          // a request has been answered on it before
@@ -218,8 +218,8 @@ func (c *Call) answer(head string) (*message.Response, error) {
 // Next is message.Body's.
 func (c *Call) Next() ([]byte, error) {
 	p, err := c.body.next()
-	if err != nil && !errors.Is(err, io.EOF) {
-		if cause := c.aborted.Load(); cause != nil {
+	if err != nil {
+		if cause := c.aborted.Load(); cause != nil && !errors.Is(err, io.EOF) {
 			return nil, *cause
 		}
 	}

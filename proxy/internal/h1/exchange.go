@@ -120,9 +120,6 @@ func (x *Exchange) Interim(r *message.Response) error {
 
 // Respond is message.Client's.
 func (x *Exchange) Respond(r *message.Response) error {
-	x.c.mu.Lock()
-	leaving := x.c.leaving
-	x.c.mu.Unlock()
 	if x.expects {
 		x.word.Lock()
 		x.answered = true
@@ -131,7 +128,7 @@ func (x *Exchange) Respond(r *message.Response) error {
 	toClose := r.Length == message.Unknown && x.req.Version == message.HTTP10 && !message.Bodyless(x.req.Method, r.Status)
 	// A client of CONNECT may have sent what was meant for the tunnel.
 	refused := x.req.Method == "CONNECT" && r.Status/100 != 2
-	if leaving || toClose || refused || r.Fields.HasToken("connection", "close") || x.unread() {
+	if x.c.leaving.Load() || toClose || refused || r.Fields.HasToken("connection", "close") || x.unread() {
 		x.keep = false
 	}
 	x.closing = !x.keep

@@ -38,6 +38,7 @@ type Host struct {
 type shelf struct {
 	host Host
 	idle []*Call
+	gone bool // from the pool
 }
 
 // maxHosts bounds the shelves: a client that asks for one host after the other must
@@ -77,7 +78,7 @@ func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 		most = 256 << 10
 	}
 	c := NewCall(nc, most)
-	c.host = Host{strings.Clone(w.Host.Name), w.Host.Absolute}
+	c.on = &shelf{host: Host{strings.Clone(w.Host.Name), w.Host.Absolute}, gone: true}
 	return c, nil
 }
 
@@ -124,9 +125,13 @@ func (p *Pool) Put(c *Call) {
 		c.Close()
 		return
 	}
-	s := p.shelf(c.host)
-	if s == nil {
-		s = p.build(c.host)
+	s := c.on
+	if s.gone {
+		if s = p.shelf(c.on.host); s == nil {
+			s = c.on
+			p.build(s)
+		}
+		c.on = s
 	}
 	s.idle = append(s.idle, c)
 	p.kept++
@@ -135,8 +140,8 @@ func (p *Pool) Put(c *Call) {
 	}
 }
 
-// build makes a host's shelf, in place of another if there are too many. mu is held.
-func (p *Pool) build(of Host) *shelf {
+// build adds a host's shelf, in place of another if there are too many. mu is held.
+func (p *Pool) build(s *shelf) {
 	if p.hosts == nil {
 		p.hosts = map[Host]*shelf{}
 	}
@@ -152,11 +157,19 @@ func (p *Pool) build(of Host) *shelf {
 			}
 		}
 		p.clear(oldest, len(oldest.idle))
-		delete(p.hosts, oldest.host)
+		p.forget(oldest)
 	}
-	s := &shelf{host: of}
-	p.hosts[of], p.last = s, s
-	return s
+	s.gone = false
+	p.hosts[s.host], p.last = s, s
+}
+
+// forget takes a shelf away. mu is held.
+func (p *Pool) forget(s *shelf) {
+	s.gone = true
+	delete(p.hosts, s.host)
+	if p.last == s {
+		p.last = nil
+	}
 }
 
 // clear closes the n connections of a shelf that were used longest ago. mu is held.
@@ -184,14 +197,14 @@ func (p *Pool) old() {
 	defer p.mu.Unlock()
 	now := clock.Now()
 	next := idle
-	for host, s := range p.hosts {
+	for _, s := range p.hosts {
 		n := 0
 		for n < len(s.idle) && now-s.idle[n].idle >= idle {
 			n++
 		}
 		p.clear(s, n)
 		if len(s.idle) == 0 {
-			delete(p.hosts, host)
+			p.forget(s)
 			continue
 		}
 		next = min(next, idle-(now-s.idle[0].idle))
@@ -199,9 +212,6 @@ func (p *Pool) old() {
 	if p.kept == 0 {
 		p.sweep, p.hosts, p.last = nil, nil, nil
 		return
-	}
-	if p.last != nil && len(p.last.idle) == 0 {
-		p.last = nil // it is not among the hosts any more
 	}
 	p.sweep.Reset(max(next, time.Millisecond))
 }

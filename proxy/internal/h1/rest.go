@@ -26,7 +26,7 @@ const (
 func (c *Conn) Rest(collections uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy || c.leaving || c.gone || c.taken || c.resting || c.calm == settled || c.calm == rests && c.rested == collections {
+	if c.busy || c.leaving.Load() || c.gone || c.taken || c.resting || c.calm == settled || c.calm == rests && c.rested == collections {
 		return
 	}
 	c.calm++
@@ -44,7 +44,7 @@ func (c *Conn) woken(err error, began bool) (over bool) {
 	if c.resting {
 		c.resting = false
 		_ = c.nc.SetReadDeadline(time.Time{}) // if that fails, so does reading
-		over = !began && !c.leaving && errors.Is(err, os.ErrDeadlineExceeded)
+		over = !began && !c.leaving.Load() && errors.Is(err, os.ErrDeadlineExceeded)
 	}
 	if !over {
 		if err == nil {

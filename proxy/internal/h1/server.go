@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -29,10 +30,10 @@ type Conn struct {
 	x   Exchange // of the request that is being served
 
 	mu      sync.Mutex
-	busy    bool // a request is being served or read
-	leaving bool
-	gone    bool // the client has, or we hung up on it
-	taken   bool // by a tunnel
+	busy    bool        // a request is being served or read
+	leaving atomic.Bool // is set while mu is held
+	gone    bool        // the client has, or we hung up on it
+	taken   bool        // by a tunnel
 
 	guard    message.Aborter
 	telling  sync.Mutex // is held while the guard is told; taken within mu
@@ -81,15 +82,32 @@ func (c *Conn) Serve() (rests bool) {
 		c.in.Wait()
 	}
 	// What is called while it waits for a request is kept small: its stack stays.
+	if c.next() {
+		return false
+	}
 	for {
 		head, err := c.head()
-		if errors.Is(err, errRests) {
+		if err != nil && errors.Is(err, errRests) {
 			return true
 		}
 		if !c.one(head, err) {
 			return false
 		}
 	}
+}
+
+// next begins the wait for a request, and reports whether none is wanted.
+func (c *Conn) next() (over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.expect()
+}
+
+// expect is next; mu is held.
+func (c *Conn) expect() (over bool) {
+	c.busy = len(c.in.Bytes()) > 0
+	c.number++
+	return c.leaving.Load()
 }
 
 func (c *Conn) end() {
@@ -115,7 +133,7 @@ func (c *Conn) end() {
 func (c *Conn) Shutdown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leaving = true
+	c.leaving.Store(true)
 	if !c.busy {
 		_ = c.nc.Close()
 	}
@@ -133,14 +151,13 @@ func (c *Conn) Close() {
 
 // one serves the request of a head, and reports whether there may be another.
 func (c *Conn) one(head []byte, err error) bool {
-	switch {
-	case errors.Is(err, errTooLarge):
-		c.refuse(431)
-		return false
-	case errors.Is(err, errLine):
-		c.refuse(400)
-		return false
-	case err != nil:
+	if err != nil {
+		switch {
+		case errors.Is(err, errTooLarge):
+			c.refuse(431)
+		case errors.Is(err, errLine):
+			c.refuse(400)
+		}
 		return false
 	}
 	x := &c.x
@@ -182,14 +199,6 @@ func refusal(err error) int {
 // head waits for the head of a request, and returns it before it is taken.
 func (c *Conn) head() ([]byte, error) {
 	looked := 0
-	c.mu.Lock()
-	c.busy = len(c.in.Bytes()) > 0
-	c.number++
-	stop := c.leaving
-	c.mu.Unlock()
-	if stop {
-		return nil, net.ErrClosed
-	}
 	for empty := 0; ; {
 		b := c.in.Bytes()
 		// Empty lines before a request are skipped (RFC 9112 §2.2).
@@ -272,6 +281,27 @@ func (c *Conn) hangUp() {
 
 // after makes the connection ready for the next request, if there may be one.
 func (c *Conn) after(x *Exchange) bool {
+	c.mu.Lock()
+	if c.watching == nil && !c.taken && !c.gone && x.settled() {
+		c.guard = nil
+		c.in.Take(x.body.taken)
+		x.body.taken = 0
+		over := c.expect()
+		c.mu.Unlock()
+		return !over
+	}
+	c.mu.Unlock()
+	return c.settle(x) && !c.next()
+}
+
+// settled reports whether the answer is out and nothing is left of the question.
+func (x *Exchange) settled() bool {
+	return x.finished && x.out == nil && !x.broken && x.keep && !x.spoiled.Load() && x.body.over()
+}
+
+// settle does what is left to do after an exchange, and reports whether there may be
+// another.
+func (c *Conn) settle(x *Exchange) bool {
 	c.Guard(nil)
 	taken := c.unwatch()
 	if taken {
@@ -320,8 +350,10 @@ func (c *Conn) Guard(a message.Aborter) {
 	gone := c.gone
 	if a == nil {
 		c.mu.Unlock()
-		c.telling.Lock()
-		c.telling.Unlock() //nolint:staticcheck // waits for whoever tells
+		if gone {
+			c.telling.Lock()
+			c.telling.Unlock() //nolint:staticcheck // waits for whoever tells
+		}
 		return
 	}
 	if !c.armed && !gone {

@@ -195,11 +195,16 @@ func HopByHop(name string) bool {
 	return false
 }
 
-// DelHop removes the fields that hop names and those that Connection does. What
-// frames a message or names its host is not removed by naming it.
+// DelHop removes the fields that hop names and those that Connection does.
 func (f *Fields) DelHop(hop func(name string) bool) {
+	f.DelOptions(hop)
+	f.DelFunc(hop)
+}
+
+// DelOptions removes the fields that Connection names. What frames a message or names
+// its host is not removed by naming it; what hop names stays for the caller.
+func (f *Fields) DelOptions(hop func(name string) bool) {
 	f.DelListed("connection", func(name string) bool {
 		return hop(name) || Is(name, "close") || Is(name, "host") || Is(name, "content-length")
 	})
-	f.DelFunc(hop)
 }

@@ -76,8 +76,19 @@ func (s *Store) Release() {
 	} else {
 		s.text = wire.Reuse(s.text)
 	}
-	clear(s.fields[:cap(s.fields)])
+	s.fields[:cap(s.fields)].Forget()
 	stores.Put(s)
+}
+
+// Forget empties a list's memory, from its beginning to the first line without a
+// name: there is none behind it, and the most of the memory has never been used.
+func (f Fields) Forget() {
+	for i := range f {
+		if f[i].Name == "" {
+			return
+		}
+		f[i] = Field{}
+	}
 }
 
 // Keep returns fields that do not depend on any store.

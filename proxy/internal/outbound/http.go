@@ -108,7 +108,7 @@ func (x *exchange) free() {
 	if cap(fields) > maxFields {
 		fields = nil
 	}
-	clear(fields[:cap(fields)])
+	fields[:cap(fields)].Forget()
 	*x = exchange{}
 	x.kept.hint, x.kept.out.Fields = hint, fields[:0]
 	exchanges.Put(x)

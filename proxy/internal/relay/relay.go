@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -221,30 +222,30 @@ func Pass(c message.Client, body message.Body, length int64, first First) error 
 
 // A Guard ends the exchange with a server when the client goes.
 type Guard struct {
-	mu  sync.Mutex
+	mu  sync.Mutex // is held while somebody is told
 	up  message.Aborter
-	err error
+	err atomic.Pointer[error]
 }
 
-// Set names what is to be ended; nil names nothing. If the end has come already,
-// it is ended at once.
+// Set names what is to be ended; nil names nothing, and when Set returns what was
+// named before is not being ended. If the end has come already, it is ended at once.
 func (g *Guard) Set(up message.Aborter) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.up = up
-	if up != nil && g.err != nil {
-		up.Abort(g.err)
+	if err := g.err.Load(); up != nil && err != nil {
+		up.Abort(*err)
 	}
+	g.mu.Unlock()
 }
 
 // Abort is message.Aborter's. Only the first error counts.
 func (g *Guard) Abort(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.err != nil {
+	if g.err.Load() != nil {
 		return
 	}
-	g.err = err
+	g.err.Store(&err)
 	if g.up != nil {
 		g.up.Abort(err)
 	}
@@ -252,7 +253,8 @@ func (g *Guard) Abort(err error) {
 
 // Err is why the exchange was ended, nil if it was not.
 func (g *Guard) Err() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.err
+	if err := g.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }

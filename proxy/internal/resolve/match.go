@@ -55,10 +55,13 @@ func Select(routes []Route, host string, r *message.Request) (*Route, *Rule) {
 	var bestRoute *Route
 	var bestRule *Rule
 	var best rank
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	folded := false
 	var query url.Values // parsed once, if a match asks for it
 	for i := range routes {
 		route := &routes[i]
+		if len(route.Hosts) > 0 && !folded {
+			host, folded = strings.ToLower(strings.TrimSuffix(host, ".")), true
+		}
 		hostRank, ok := rankHost(route.Hosts, host)
 		if !ok {
 			continue
@@ -127,20 +130,22 @@ func (r *Rule) rank(req *message.Request, query *url.Values) (rank, bool) {
 
 func (m *Match) rank(r *message.Request, query *url.Values) (rank, bool) {
 	var got rank
-	path := r.Path()
 	switch m.PathKind {
 	case PathExact:
-		if path != m.Path {
+		if r.Path() != m.Path {
 			return rank{}, false
 		}
 		got.kind, got.path = 2, len(m.Path)
 	case PathPrefix:
 		prefix := strings.TrimSuffix(m.Path, "/")
-		if path != prefix && !strings.HasPrefix(path, prefix+"/") && prefix != "" {
-			return rank{}, false
+		if prefix != "" { // else it is any
+			if rest, ok := strings.CutPrefix(r.Path(), prefix); !ok || rest != "" && rest[0] != '/' {
+				return rank{}, false
+			}
 		}
 		got.kind, got.path = 1, max(len(prefix), 1)
 	case PathRegex:
+		path := r.Path()
 		if m.Regex == nil || !m.Regex.MatchString(path) {
 			return rank{}, false
 		}

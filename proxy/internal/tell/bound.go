@@ -10,8 +10,14 @@ import (
 // without making labels. The zero value is empty. Getting takes no lock and no
 // memory; whoever puts has made sure that the key's strings last.
 type Bound[K comparable, V any] struct {
-	now atomic.Pointer[map[K]V]
-	mu  sync.Mutex // of Put
+	last atomic.Pointer[bound[K, V]] // that was asked for: mostly it is the next, too
+	now  atomic.Pointer[map[K]*bound[K, V]]
+	mu   sync.Mutex // of Put
+}
+
+type bound[K comparable, V any] struct {
+	key K
+	v   V
 }
 
 // maxBound bounds what one remembers. Keys are made of what peers may make up,
@@ -20,29 +26,36 @@ const maxBound = 256
 
 // Get returns the handle of a key, if it is known.
 func (b *Bound[K, V]) Get(key K) (v V, ok bool) {
-	if m := b.now.Load(); m != nil {
-		v, ok = (*m)[key]
+	if last := b.last.Load(); last != nil && last.key == key {
+		return last.v, true
 	}
-	return v, ok
+	m := b.now.Load()
+	if m == nil {
+		return v, false
+	}
+	found, ok := (*m)[key]
+	if !ok {
+		return v, false
+	}
+	b.last.Store(found)
+	return found.v, true
 }
 
 // Put remembers a handle, and returns the one that is remembered for the key.
 func (b *Bound[K, V]) Put(key K, v V) V {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	old := b.now.Load()
-	if old == nil {
-		b.now.Store(&map[K]V{key: v})
-		return v
+	next := map[K]*bound[K, V]{}
+	if old := b.now.Load(); old != nil {
+		if known, ok := (*old)[key]; ok {
+			return known.v
+		}
+		if len(*old) >= maxBound {
+			return v
+		}
+		next = maps.Clone(*old)
 	}
-	if known, ok := (*old)[key]; ok {
-		return known
-	}
-	if len(*old) >= maxBound {
-		return v
-	}
-	next := maps.Clone(*old)
-	next[key] = v
+	next[key] = &bound[K, V]{key, v}
 	b.now.Store(&next)
 	return v
 }

@@ -2,35 +2,65 @@
 // borrowed: a connection owns none while nothing is under way on it.
 package wire
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Size is the length of the buffers that connections are read into, in bytes:
 // two TLS records.
 const Size = 32 << 10
 
-// The pools hold arrays, for a slice put into a pool would be another allocation.
+// The shelves hold arrays, for a slice put on one would be another allocation.
 var (
-	pool1  = sync.Pool{New: func() any { return new([1 << 10]byte) }}
-	pool4  = sync.Pool{New: func() any { return new([4 << 10]byte) }}
-	pool16 = sync.Pool{New: func() any { return new([16 << 10]byte) }}
-	pool32 = sync.Pool{New: func() any { return new([32 << 10]byte) }}
-	pool64 = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+	shelf1  shelf[[1 << 10]byte]
+	shelf4  shelf[[4 << 10]byte]
+	shelf16 shelf[[16 << 10]byte]
+	shelf32 shelf[[32 << 10]byte]
+	shelf64 shelf[[64 << 10]byte]
 )
+
+// shelf is a pool with one buffer at hand: a request borrows and gives back several
+// times between two calls of the kernel, and a pool's own way is long for that.
+type shelf[T any] struct {
+	hand atomic.Pointer[T]
+	pool sync.Pool
+}
+
+func (s *shelf[T]) get() *T {
+	if b := s.hand.Swap(nil); b != nil {
+		return b
+	}
+	return s.more()
+}
+
+func (s *shelf[T]) more() *T {
+	if b, ok := s.pool.Get().(*T); ok {
+		return b
+	}
+	return new(T)
+}
+
+func (s *shelf[T]) put(b *T) {
+	if !s.hand.CompareAndSwap(nil, b) {
+		s.pool.Put(b)
+	}
+}
 
 // Get borrows a buffer of no length and of room for at least n bytes. A larger
 // one than 64 KiB is not borrowed but made.
 func Get(n int) []byte {
 	switch {
 	case n <= 1<<10:
-		return pool1.Get().(*[1 << 10]byte)[:0]
+		return shelf1.get()[:0]
 	case n <= 4<<10:
-		return pool4.Get().(*[4 << 10]byte)[:0]
+		return shelf4.get()[:0]
 	case n <= 16<<10:
-		return pool16.Get().(*[16 << 10]byte)[:0]
+		return shelf16.get()[:0]
 	case n <= 32<<10:
-		return pool32.Get().(*[32 << 10]byte)[:0]
+		return shelf32.get()[:0]
 	case n <= 64<<10:
-		return pool64.Get().(*[64 << 10]byte)[:0]
+		return shelf64.get()[:0]
 	}
 	return make([]byte, 0, n)
 }
@@ -40,15 +70,15 @@ func Put(b []byte) {
 	spoil(b)
 	switch cap(b) {
 	case 1 << 10:
-		pool1.Put((*[1 << 10]byte)(b[:cap(b)]))
+		shelf1.put((*[1 << 10]byte)(b[:cap(b)]))
 	case 4 << 10:
-		pool4.Put((*[4 << 10]byte)(b[:cap(b)]))
+		shelf4.put((*[4 << 10]byte)(b[:cap(b)]))
 	case 16 << 10:
-		pool16.Put((*[16 << 10]byte)(b[:cap(b)]))
+		shelf16.put((*[16 << 10]byte)(b[:cap(b)]))
 	case 32 << 10:
-		pool32.Put((*[32 << 10]byte)(b[:cap(b)]))
+		shelf32.put((*[32 << 10]byte)(b[:cap(b)]))
 	case 64 << 10:
-		pool64.Put((*[64 << 10]byte)(b[:cap(b)]))
+		shelf64.put((*[64 << 10]byte)(b[:cap(b)]))
 	}
 }
 
