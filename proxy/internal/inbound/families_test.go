@@ -68,6 +68,33 @@ func TestRequestMeters(t *testing.T) {
 	}
 }
 
+// TestClassesOfGRPC: what says no status is a success of its own, and what is the
+// client's mistake is none of the server's.
+func TestClassesOfGRPC(t *testing.T) {
+	at := app(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		if code := r.URL.Query().Get("code"); code != "" {
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", code)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	w := newWorld(t).redirectTo(at).run()
+	w.allow(at.Port(), detectServer(onlyIdentity(alice)))
+	friend := w.ca.Local(t, alice)
+	c := client(t, true, func() (net.Conn, error) { return w.tls(friend) })
+	for code, class := range map[string]string{"": "success", "0": "success", "5": "success", "7": "failure", "13": "failure"} {
+		get(t, c, "http://web/a.B/Get?code="+code, "content-type", "application/grpc")
+		labels := map[string]string{"direction": "inbound", "classification": class, "status_code": "200"}
+		if code != "" {
+			labels["grpc_status"] = code
+		}
+		eventually(t, code+" to be a "+class, func() bool { return w.seriesOf("response_total", labels) > 0 })
+	}
+	if got := w.seriesOf("response_total", map[string]string{"classification": "success"}); got != 3 {
+		t.Errorf("%v successes, want 3", got)
+	}
+}
+
 func TestAuthoritiesAreLabelsOnlyWhereAskedFor(t *testing.T) {
 	at := app(t, hello)
 	for _, unsafe := range []bool{false, true} {
