@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // http2Client is a client of HTTP/2 that has the proxy's address only.
@@ -146,4 +148,39 @@ func (r *rig) pending() (n int64) {
 		}
 	}
 	return n
+}
+
+// A peer that refuses every stream is asked a bounded number of times for a request,
+// which then fails (complaint E9).
+func TestRefusedForEver(t *testing.T) {
+	r := start(t, patient)
+	var asked atomic.Int64
+	app := acceptEach(t, func(c net.Conn) {
+		if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+			return
+		}
+		fr := http2.NewFramer(c, c)
+		if fr.WriteSettings() != nil {
+			return
+		}
+		for {
+			f, err := fr.ReadFrame()
+			if err != nil {
+				return
+			}
+			if h, ok := f.(*http2.HeadersFrame); ok {
+				asked.Add(1)
+				_ = fr.WriteRSTStream(h.StreamID, http2.ErrCodeRefusedStream)
+			}
+		}
+	})
+	r.controls.service(web, hintedH2(app))
+	for range 3 {
+		asked.Store(0)
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/", strings.NewReader("body"))
+		res, _ := do(t, r.client(), req)
+		if n := asked.Load(); res.StatusCode != http.StatusBadGateway || n < 2 || n > maxMoves+1 {
+			t.Errorf("got %d after %d streams, %d at most", res.StatusCode, n, maxMoves+1)
+		}
+	}
 }
