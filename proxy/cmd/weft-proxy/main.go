@@ -85,9 +85,8 @@ type outputs struct {
 }
 
 func handler(w io.Writer, format string, level *admin.Level) slog.Handler {
-	opts := &slog.HandlerOptions{Level: level}
 	if format == "json" {
-		return slog.NewJSONHandler(w, opts)
+		return admin.NewJSON(w, level)
 	}
-	return slog.NewTextHandler(w, opts)
+	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
 }

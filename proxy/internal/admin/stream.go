@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 const (
@@ -19,8 +17,6 @@ const (
 	maxStreams = 16
 	// streamRoom is how many events may wait for one of them.
 	streamRoom = 512
-	// target is the module that all events are of, as a tracing filter names it.
-	target = "linkerd_proxy"
 )
 
 // Logs is a slog.Handler that also shows what is logged to the readers of
@@ -28,7 +24,7 @@ const (
 type Logs struct {
 	base slog.Handler
 	hub  *hub
-	rest func(slog.Handler) slog.Handler // what With… calls have added
+	rest after
 }
 
 type hub struct {
@@ -47,7 +43,7 @@ type reader struct {
 func NewLogs(base slog.Handler) *Logs {
 	h := &hub{readers: map[*reader]struct{}{}}
 	h.lowest.Store(int64(off))
-	return &Logs{base: base, hub: h, rest: func(h slog.Handler) slog.Handler { return h }}
+	return &Logs{base: base, hub: h, rest: nothing}
 }
 
 // Enabled is slog.Handler's.
@@ -68,33 +64,20 @@ func (l *Logs) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs is slog.Handler's.
 func (l *Logs) WithAttrs(attrs []slog.Attr) slog.Handler {
-	rest := l.rest
-	return &Logs{l.base.WithAttrs(attrs), l.hub, func(h slog.Handler) slog.Handler { return rest(h).WithAttrs(attrs) }}
+	return &Logs{l.base.WithAttrs(attrs), l.hub, l.rest.attrs(attrs)}
 }
 
 // WithGroup is slog.Handler's.
 func (l *Logs) WithGroup(name string) slog.Handler {
-	rest := l.rest
-	return &Logs{l.base.WithGroup(name), l.hub, func(h slog.Handler) slog.Handler { return rest(h).WithGroup(name) }}
+	return &Logs{l.base.WithGroup(name), l.hub, l.rest.group(name)}
 }
 
 // show gives the event to the readers that want it.
 func (l *Logs) show(ctx context.Context, r slog.Record) {
-	var fields bytes.Buffer
-	h := l.rest(slog.NewJSONHandler(&fields, &slog.HandlerOptions{Level: slog.Level(-100), ReplaceAttr: inner}))
-	if h.Handle(ctx, r) != nil {
+	event := l.rest.line(ctx, r, "")
+	if event == nil {
 		return
 	}
-	event, err := json.Marshal(struct {
-		Timestamp string          `json:"timestamp"`
-		Level     string          `json:"level"`
-		Fields    json.RawMessage `json:"fields"`
-		Target    string          `json:"target"`
-	}{r.Time.UTC().Format(time.RFC3339Nano), levelName(r.Level), bytes.TrimSpace(fields.Bytes()), target})
-	if err != nil {
-		return
-	}
-	event = append(event, '\n')
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	for reader := range l.hub.readers {
@@ -107,27 +90,6 @@ func (l *Logs) show(ctx context.Context, r slog.Record) {
 			reader.dropped.Add(1)
 		}
 	}
-}
-
-// inner leaves out what stands beside the fields.
-func inner(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) > 0 {
-		return a
-	}
-	switch a.Key {
-	case slog.TimeKey, slog.LevelKey:
-		return slog.Attr{}
-	case slog.MessageKey:
-		a.Key = "message"
-	}
-	return a
-}
-
-func levelName(l slog.Level) string {
-	if l < slog.LevelDebug {
-		return "TRACE"
-	}
-	return l.String()
 }
 
 func (h *hub) enter(r *reader) bool {

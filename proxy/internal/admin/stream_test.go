@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -29,14 +30,14 @@ func logged(t *testing.T) (*slog.Logger, *Logs, *httptest.Server, *strings.Build
 	return slog.New(logs), logs, srv, &out
 }
 
-type event struct {
+type seen struct {
 	Timestamp, Level, Target string
 	Fields                   map[string]any
 	Dropped                  int64 `json:"dropped_events"`
 }
 
 // follow opens a stream, and gives a function that reads its next event.
-func follow(t *testing.T, method, url, body string) func() event {
+func follow(t *testing.T, method, url, body string) func() seen {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -51,7 +52,7 @@ func follow(t *testing.T, method, url, body string) func() event {
 		t.Fatalf("%s %s: %d", method, url, res.StatusCode)
 	}
 	lines := bufio.NewScanner(res.Body)
-	return func() (e event) {
+	return func() (e seen) {
 		t.Helper()
 		if !lines.Scan() {
 			t.Fatal("the stream has ended", lines.Err())
@@ -122,6 +123,38 @@ func TestLogStreamsThatCannotBe(t *testing.T) {
 	local(logs).ServeHTTP(w, req)
 	if w.Code != http.StatusForbidden {
 		t.Errorf("from elsewhere: %d", w.Code)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	var out strings.Builder
+	level := new(slog.LevelVar)
+	log := slog.New(NewLogs(NewJSON(&out, level)))
+	log.Debug("not this")
+	log.With("client", "10.0.0.1:1").WithGroup("g").Warn("it is \"bad\"", "error", io.EOF)
+	level.Set(slog.LevelDebug)
+	log.Debug("this")
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 3 || lines[2] != "" {
+		t.Fatalf("%q", lines)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := time.Parse(time.RFC3339Nano, got["timestamp"].(string)); err != nil || time.Since(at) > time.Minute {
+		t.Error(at, err)
+	}
+	if thread, _ := got["threadId"].(string); !strings.HasPrefix(thread, "ThreadId(") {
+		t.Errorf("thread %q", thread)
+	}
+	delete(got, "timestamp")
+	delete(got, "threadId")
+	want := map[string]any{"level": "WARN", "target": target, "fields": map[string]any{
+		"message": "it is \"bad\"", "client": "10.0.0.1:1", "g": map[string]any{"error": "EOF"},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
