@@ -110,6 +110,9 @@ func (to *mirrorTo) send(ctx context.Context, c endpoint.Call) {
 	defer context.AfterFunc(ctx, func() { guard.Abort(context.Cause(ctx)) })()
 	a, err := l.Client.RoundTrip(ctx, c)
 	if err != nil {
+		if !endpoint.Unsent(err) {
+			l.FirstByte() // it has taken so long at least
+		}
 		l.End(balance.Neutral)
 		return
 	}
