@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -90,8 +92,8 @@ func TestRotationUnderTraffic(t *testing.T) {
 	ca := identitytest.New(t)
 	// A busy machine may be late by the 30% of it that are left at a renewal.
 	ca.Life(8 * time.Second)
-	client, _ := meshedApp(t, ca, http.HandlerFunc(hello), "LINKERD2_PROXY_IDENTITY_MIN_REFRESH=100ms")
-	began := ca.Calls()
+	client, server := meshedApp(t, ca, http.HandlerFunc(hello), "LINKERD2_PROXY_IDENTITY_MIN_REFRESH=100ms")
+	began, first := ca.Calls(), shown(t, server)
 	c := client.client()
 	away := false
 	requests := 0
@@ -112,7 +114,25 @@ func TestRotationUnderTraffic(t *testing.T) {
 	if got := ca.Calls() - began; got < 6 {
 		t.Errorf("%d certificates asked for", got)
 	}
+	// The requests went over connections that keep their certificates.
+	if last := shown(t, server); !last.After(first) {
+		t.Errorf("new connections are shown a certificate that ends at %v, the first one ended at %v", last, first)
+	}
 	t.Logf("%d requests, asked for %d certificates", requests, ca.Calls()-began)
+}
+
+// shown is the end of the certificate that a proxy shows new connections.
+func shown(t *testing.T, p *proxy) time.Time {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d := tls.Dialer{Config: &tls.Config{ServerName: serverName, InsecureSkipVerify: true}} // it is only looked at
+	c, err := d.DialContext(ctx, "tcp", p.inbound.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	return c.(*tls.Conn).ConnectionState().PeerCertificates[0].NotAfter
 }
 
 // TestDrainKeepsWhatIsOpen: a request in flight and a tunnel outlive the order to
