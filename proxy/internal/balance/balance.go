@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/spare"
 )
 
 // Config is how a balancer works. Same, Open and Close must be set.
@@ -64,7 +66,7 @@ type Balancer[E, C any] struct {
 	bell    chan struct{} // closed when a waiting request should look again
 	closed  error
 	waiting atomic.Int64
-	spare   sync.Pool   // of *Lease
+	spare   spare.Pool[Lease[E, C]]
 	shut    atomic.Bool // a request has waited in vain: the next do not wait
 }
 

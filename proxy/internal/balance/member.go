@@ -61,10 +61,7 @@ func (m *Member[E, C]) lease(now time.Duration) (*Lease[E, C], bool) {
 		return nil, false
 	}
 	m.pending.Add(1)
-	l, ok := m.b.spare.Get().(*Lease[E, C])
-	if !ok {
-		l = new(Lease[E, C])
-	}
+	l := m.b.spare.Get()
 	l.Member, l.probeReach, l.probeAnswers = m, probeReach, probeAnswers
 	l.began.Store(int64(now))
 	return l, true

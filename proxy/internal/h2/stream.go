@@ -9,6 +9,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/frame"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/spare"
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
@@ -66,7 +67,7 @@ var (
 
 // open makes a stream. It is called with the lock held.
 func (c *Conn) open(id uint32) *Stream {
-	s := spare.Get().(*Stream)
+	s := streams.Get()
 	s.c, s.id, s.sendWindow, s.recvWindow = c, id, c.peer.window, int64(c.cfg.StreamWindow)
 	s.born = c.heard.Load()
 	s.cond.L = &c.mu
@@ -108,8 +109,8 @@ func (s *Stream) end(err error) {
 	}
 }
 
-// spare streams are used again.
-var spare = sync.Pool{New: func() any { return new(Stream) }}
+// streams are used again.
+var streams spare.Pool[Stream]
 
 // keep has the stream own a store of what came on it.
 func (s *Stream) keep(store *message.Store) {
@@ -135,7 +136,7 @@ func (s *Stream) free() {
 		}
 	}
 	*s = Stream{}
-	spare.Put(s)
+	streams.Put(s)
 }
 
 // recycle gives back what has come and nobody will fetch.

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
@@ -14,6 +13,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/origproto"
 	"github.com/weftmesh/weft/proxy/internal/profile"
 	"github.com/weftmesh/weft/proxy/internal/relay"
+	"github.com/weftmesh/weft/proxy/internal/spare"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -51,7 +51,7 @@ type kept struct {
 }
 
 // exchanges are used again: a request costs no memory.
-var exchanges = sync.Pool{New: func() any {
+var exchanges = spare.Pool[exchange]{Make: func() *exchange {
 	x := new(exchange)
 	x.asked = kept{hint: x.interim, header: x.header, query: x.query}
 	return x
@@ -64,7 +64,7 @@ const clientID = "l5d-client-id"
 
 // carry takes a client's request through the stack.
 func (in *Inbound) carry(c message.Client, s *session, through handler) {
-	x := exchanges.Get().(*exchange)
+	x := exchanges.Get()
 	x.Client, x.req, x.session = c, c.Request(), s
 	x.grpc = x.req.GRPC()
 	through(x)

@@ -1,9 +1,9 @@
 package message
 
 import (
-	"sync"
 	"unsafe"
 
+	"github.com/weftmesh/weft/proxy/internal/spare"
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
@@ -28,10 +28,10 @@ const (
 	textRoom               = 1 << 10 // of the first buffer, which stays, in bytes
 )
 
-var stores = sync.Pool{New: func() any { return &Store{fields: make(Fields, 0, fieldsRoom)} }}
+var stores = spare.Pool[Store]{Make: func() *Store { return &Store{fields: make(Fields, 0, fieldsRoom)} }}
 
 // NewStore borrows a store.
-func NewStore() *Store { return stores.Get().(*Store) }
+func NewStore() *Store { return stores.Get() }
 
 // String copies p and returns it as a string that is valid until Release.
 func (s *Store) String(p []byte) string {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/config"
@@ -17,6 +16,7 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/mirror"
 	"github.com/weftmesh/weft/proxy/internal/relay"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
+	"github.com/weftmesh/weft/proxy/internal/spare"
 	"github.com/weftmesh/weft/proxy/internal/tell"
 )
 
@@ -88,7 +88,7 @@ type kept struct {
 }
 
 // exchanges are used again: a request costs no memory.
-var exchanges = sync.Pool{New: func() any {
+var exchanges = spare.Pool[exchange]{Make: func() *exchange {
 	x := new(exchange)
 	x.kept.hint = x.hint
 	return x
@@ -117,7 +117,7 @@ func (x *exchange) free() {
 // handle carries one request.
 func (o *Outbound) handle(m message.Client, c *client) {
 	r := m.Request()
-	x := exchanges.Get().(*exchange)
+	x := exchanges.Get()
 	x.Client, x.o, x.r, x.client, x.began, x.grpc = m, o, r, c, o.since(), r.GRPC()
 	defer x.free()
 	t, at, err := x.target()

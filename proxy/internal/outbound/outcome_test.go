@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -140,5 +141,15 @@ func TestWhatFailsIsCountedWhereItWent(t *testing.T) {
 	}
 	if got := r.series("outbound_http_route_backend_requests_total", map[string]string{"backend_name": "web"}); got != 1 {
 		t.Errorf("%v requests of the backend, want 1", got)
+	}
+	// Who reads where connections went is not told of routes that none took.
+	all, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if strings.HasPrefix(f.GetName(), "outbound_tcp_route_") {
+			t.Errorf("%s is there, and no connection was of bytes", f.GetName())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 
 	"github.com/weftmesh/weft/proxy/internal/resolve"
@@ -28,10 +29,10 @@ type stack struct {
 	tls      []split // of policy.TLS
 	inflight atomic.Int64
 
-	detected *tell.Detections    // nil where nothing is detected
-	arrived  *tell.Counter       // connections
-	bytes    *tell.Connections   // of tcp
-	named    []*tell.Connections // of tls
+	detected *tell.Detections           // nil where nothing is detected
+	arrived  *tell.Counter              // connections
+	bytes    func() *tell.Connections   // of tcp; made for the first
+	named    []func() *tell.Connections // of tls
 	releases []func()
 }
 
@@ -84,16 +85,16 @@ func (o *Outbound) build(to resolve.Target, p *resolve.Policy) *stack {
 	s.tcp = o.split(s, p.Opaque, resolve.Accrual{}, nil)
 	m, parent := o.deps.Metrics, refLabels("parent", p.Parent)
 	s.arrived = m.Counter(tell.OutboundProtocols, parent.With("protocol", p.Protocol.String()))
-	switch p.Protocol {
-	case resolve.Detect, resolve.Invalid:
+	if p.Protocol == resolve.Detect || p.Protocol == resolve.Invalid {
 		s.detected = m.Detections(tell.OutboundDetect, tell.OutboundDetectTime, parent)
-		fallthrough
-	case resolve.Opaque:
-		s.bytes = m.Connections(tell.TCPRoute, parent.And(refLabels("route", p.Opaque.Ref)))
 	}
+	connections := func(f tell.RouteFamilies, route resolve.Ref) func() *tell.Connections {
+		return sync.OnceValue(func() *tell.Connections { return m.Connections(f, parent.And(refLabels("route", route))) })
+	}
+	s.bytes = connections(tell.TCPRoute, p.Opaque.Ref)
 	for _, route := range p.TLS {
 		s.tls = append(s.tls, o.split(s, route.Split, resolve.Accrual{}, nil))
-		s.named = append(s.named, m.Connections(tell.TLSRoute, parent.And(refLabels("route", route.Ref))))
+		s.named = append(s.named, connections(tell.TLSRoute, route.Ref))
 	}
 	o.log.Debug("target bound", "target", to.String(), "protocol", p.Protocol.String(), "parent", p.Parent.String())
 	return s

@@ -29,11 +29,7 @@ type way struct {
 // opaque carries bytes that nobody looks at. It owns the connection.
 func (o *Outbound) opaque(conn net.Conn, to resolve.Target, s *stack) {
 	p := s.policy
-	told := s.bytes
-	if told == nil { // a gateway is asked for bytes, whatever the policy says of them
-		told = o.deps.Metrics.Connections(tell.TCPRoute, refLabels("parent", p.Parent).And(refLabels("route", p.Opaque.Ref)))
-	}
-	o.carry(conn, to, p.Parent, way{split: s.tcp, told: told, use: forTCP, forbidden: p.Forbidden, invalid: p.Protocol == resolve.Invalid})
+	o.carry(conn, to, p.Parent, way{split: s.tcp, told: s.bytes(), use: forTCP, forbidden: p.Forbidden, invalid: p.Protocol == resolve.Invalid})
 }
 
 // carry carries bytes. It owns the connection.

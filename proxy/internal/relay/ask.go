@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/spare"
 )
 
 // A Question is a request to be sent.
@@ -43,7 +43,7 @@ func (e *UnsentError) Error() string { return "not sent: " + e.Err.Error() }
 func (e *UnsentError) Unwrap() error { return e.Err }
 
 // answers are used again after Close.
-var answers = sync.Pool{New: func() any { return new(Answer) }}
+var answers spare.Pool[Answer]
 
 func (a *Answer) free() {
 	*a = Answer{sent: Upload{done: a.sent.done, rests: a.sent.rests}}
@@ -115,7 +115,7 @@ func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 func ask1(call *h1.Call, pool *h1.Pool, q *Question) (*Answer, error) {
 	q.Guard.Set(call)
 	call.Begin(q.Request)
-	a := answers.Get().(*Answer) // left to the collector if anything goes wrong
+	a := answers.Get() // left to the collector if anything goes wrong
 	err := a.sent.send(q.reader(), call)
 	if err != nil && !call.Sent() {
 		return nil, err
@@ -147,7 +147,7 @@ func Over2(ctx context.Context, line *h2.Line, q Question) (*Answer, error) {
 		return nil, unsent(err)
 	}
 	q.Guard.Set(s)
-	a := answers.Get().(*Answer)
+	a := answers.Get()
 	err = a.sent.send(q.reader(), s)
 	var res *message.Response
 	if err == nil || !errors.Is(err, ErrBody) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
+	"github.com/weftmesh/weft/proxy/internal/spare"
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
@@ -30,14 +31,14 @@ type Replay struct {
 	first   reader // the first reader's memory
 }
 
-var replays = sync.Pool{New: func() any { return new(Replay) }}
+var replays spare.Pool[Replay]
 
 // ErrSuperseded ends the readers of an older try.
 var ErrSuperseded = errors.New("another try reads the body now")
 
 // NewReplay keeps most bytes of src. eof may be nil.
 func NewReplay(src message.Body, most int, eof func()) *Replay {
-	b := replays.Get().(*Replay)
+	b := replays.Get()
 	b.src, b.max, b.eof = src, most, eof
 	b.turn.L = &b.mu
 	return b

@@ -2,10 +2,7 @@
 // borrowed: a connection owns none while nothing is under way on it.
 package wire
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "github.com/weftmesh/weft/proxy/internal/spare"
 
 // Size is the length of the buffers that connections are read into, in bytes:
 // two TLS records.
@@ -13,54 +10,27 @@ const Size = 32 << 10
 
 // The shelves hold arrays, for a slice put on one would be another allocation.
 var (
-	shelf1  shelf[[1 << 10]byte]
-	shelf4  shelf[[4 << 10]byte]
-	shelf16 shelf[[16 << 10]byte]
-	shelf32 shelf[[32 << 10]byte]
-	shelf64 shelf[[64 << 10]byte]
+	shelf1  spare.Pool[[1 << 10]byte]
+	shelf4  spare.Pool[[4 << 10]byte]
+	shelf16 spare.Pool[[16 << 10]byte]
+	shelf32 spare.Pool[[32 << 10]byte]
+	shelf64 spare.Pool[[64 << 10]byte]
 )
-
-// shelf is a pool with one buffer at hand: a request borrows and gives back several
-// times between two calls of the kernel, and a pool's own way is long for that.
-type shelf[T any] struct {
-	hand atomic.Pointer[T]
-	pool sync.Pool
-}
-
-func (s *shelf[T]) get() *T {
-	if b := s.hand.Swap(nil); b != nil {
-		return b
-	}
-	return s.more()
-}
-
-func (s *shelf[T]) more() *T {
-	if b, ok := s.pool.Get().(*T); ok {
-		return b
-	}
-	return new(T)
-}
-
-func (s *shelf[T]) put(b *T) {
-	if !s.hand.CompareAndSwap(nil, b) {
-		s.pool.Put(b)
-	}
-}
 
 // Get borrows a buffer of no length and of room for at least n bytes. A larger
 // one than 64 KiB is not borrowed but made.
 func Get(n int) []byte {
 	switch {
 	case n <= 1<<10:
-		return shelf1.get()[:0]
+		return shelf1.Get()[:0]
 	case n <= 4<<10:
-		return shelf4.get()[:0]
+		return shelf4.Get()[:0]
 	case n <= 16<<10:
-		return shelf16.get()[:0]
+		return shelf16.Get()[:0]
 	case n <= 32<<10:
-		return shelf32.get()[:0]
+		return shelf32.Get()[:0]
 	case n <= 64<<10:
-		return shelf64.get()[:0]
+		return shelf64.Get()[:0]
 	}
 	return make([]byte, 0, n)
 }
@@ -70,15 +40,15 @@ func Put(b []byte) {
 	spoil(b)
 	switch cap(b) {
 	case 1 << 10:
-		shelf1.put((*[1 << 10]byte)(b[:cap(b)]))
+		shelf1.Put((*[1 << 10]byte)(b[:cap(b)]))
 	case 4 << 10:
-		shelf4.put((*[4 << 10]byte)(b[:cap(b)]))
+		shelf4.Put((*[4 << 10]byte)(b[:cap(b)]))
 	case 16 << 10:
-		shelf16.put((*[16 << 10]byte)(b[:cap(b)]))
+		shelf16.Put((*[16 << 10]byte)(b[:cap(b)]))
 	case 32 << 10:
-		shelf32.put((*[32 << 10]byte)(b[:cap(b)]))
+		shelf32.Put((*[32 << 10]byte)(b[:cap(b)]))
 	case 64 << 10:
-		shelf64.put((*[64 << 10]byte)(b[:cap(b)]))
+		shelf64.Put((*[64 << 10]byte)(b[:cap(b)]))
 	}
 }
 
