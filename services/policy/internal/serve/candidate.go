@@ -267,7 +267,7 @@ func judged(v why.Verdict) *explainv1.Judgement {
 func judgedWay(w why.Way) *explainv1.Judgement {
 	j := &explainv1.Judgement{Outcome: w.Route, By: w.Parent, Reason: strings.Join(w.Does, "; ")}
 	switch {
-	case w.TooMuch:
+	case w.TooMuch || w.Unknown:
 		j.Outcome = why.Unknown.String()
 	case w.Route == "" && w.Parent == "":
 		j.Outcome = "no such target"

@@ -130,6 +130,21 @@ func TestCheckOut(t *testing.T) {
 	if diff := cmp.Diff(want, got.GetVerdicts(), protocmp.Transform()); diff != "" {
 		t.Errorf("a canary (-want +got):\n%s", diff)
 	}
+	// Of whom only the route is known, nobody knows where they go without it.
+	got, err = ask(r.patience, t, r, &explainv1.CheckRequest{
+		Candidates: []*explainv1.Candidate{candidate("HTTPRoute", removed(routeRow("HTTPRoute", "grove", "old")))},
+		Flows:      []*explainv1.Flow{goes("web.grove.svc", "HTTPRoute grove/old", nil)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = []*explainv1.FlowVerdict{{Before: old, Changes: true, After: &explainv1.Judgement{
+		Outcome: "unknown", By: parent,
+		Reason: "HTTPRoute grove/old is not among the routes: which of them takes its requests depends on them",
+	}}}
+	if diff := cmp.Diff(want, got.GetVerdicts(), protocmp.Transform()); diff != "" {
+		t.Errorf("a route that goes (-want +got):\n%s", diff)
+	}
 }
 
 // TestCheckKeepsAge: who changes an object does not make it younger, and a new one

@@ -33,6 +33,8 @@ type Way struct {
 	Reason string
 	// TooMuch means that the way is not known for what it would cost to find out.
 	TooMuch bool
+	// Unknown means that a request would have a way, or none, and nobody named one.
+	Unknown bool
 }
 
 // Follow finds a request's way by an answer of OutboundPolicies, or of our own API
@@ -99,9 +101,12 @@ func (w *Way) take(offers []offer, rules []proto.Message, r *Request, route stri
 			}
 		}
 		switch {
+		case len(offers) == 0:
+			w.Reason = "there are no routes: none takes a request"
 		case route == "":
-			w.Reason = "name a request: which route takes it depends on that"
+			w.Reason, w.Unknown = "name a request: which route takes it depends on that", true
 		case w.Route == "":
+			w.Unknown = true
 			w.Reason = route + " is not among the routes: which of them takes its requests depends on them"
 		}
 		return taken

@@ -88,12 +88,18 @@ func TestFollow(t *testing.T) {
 			Routes: []why.RouteReason{{"HTTPRoute shop/canary", ""}, {"default http", "that depends on the request"}},
 		}},
 		"a route that has gone": {shop + `protocol { http2 { ` + canary + ` } }`, nil, nil, "HTTPRoute shop/old", why.Way{
-			Protocol: "http2", Reason: "HTTPRoute shop/old is not among the routes: which of them takes its requests depends on them",
+			Protocol: "http2", Unknown: true, Reason: "HTTPRoute shop/old is not among the routes: which of them takes its requests depends on them",
 			Routes: []why.RouteReason{{"HTTPRoute shop/canary", "that depends on the request"}, {"default http", "that depends on the request"}},
 		}},
 		"nothing is known": {shop + `protocol { grpc { routes { metadata { default: "grpc" } rules {} } } }`, nil, nil, "", why.Way{
-			Protocol: "grpc", Reason: "name a request: which route takes it depends on that",
+			Protocol: "grpc", Unknown: true, Reason: "name a request: which route takes it depends on that",
 			Routes: []why.RouteReason{{"default grpc", "that depends on the request"}},
+		}},
+		"nothing is known, and nothing there": {shop + `protocol { grpc { } }`, nil, nil, "", why.Way{
+			Protocol: "grpc", Reason: "there are no routes: none takes a request",
+		}},
+		"a route that was the last": {shop + `protocol { tls { } }`, nil, nil, "TLSRoute shop/old", why.Way{
+			Protocol: "tls", Reason: "there are no routes: none takes a request",
 		}},
 		"no route": {shop + `protocol { grpc { routes {
 			metadata { resource { kind: "GRPCRoute" namespace: "shop" name: "a" } } rules { matches { rpc { service: "a.B" method: "C" } } }
