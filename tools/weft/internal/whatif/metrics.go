@@ -31,7 +31,8 @@ var outboundFamilies = []string{
 const outboundBytes = "outbound_tcp_route_open_total"
 
 // flowsOf reads the flows from the metrics of the proxy of pod, NAMESPACE/NAME.
-// What does not say enough is left out.
+// What does not say enough is left out, and so is what has not happened: proxies
+// show some series, such as those of a route's connections, before their first.
 func flowsOf(pod string, page []byte) ([]Flow, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
@@ -41,6 +42,9 @@ func flowsOf(pod string, page []byte) ([]Flow, error) {
 	var out []Flow
 	at := map[string]int{}
 	add := func(f Flow, n uint64) {
+		if n == 0 {
+			return
+		}
 		key := fmt.Sprint(f) // without a count yet
 		if i, ok := at[key]; ok {
 			out[i].Count += n

@@ -66,6 +66,7 @@ inbound_http_authz_allow_total{target_port="4191",target_ip="127.0.0.2",tls="no_
 inbound_http_authz_allow_total{target_port="4191",target_ip="10.0.0.7",tls="no_identity"} 4
 # TYPE outbound_tcp_route_open_total counter
 outbound_tcp_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="ledger",parent_port="7000",route_kind="default",route_name="opaq"} 8
+outbound_tcp_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="idle",parent_port="7000",route_kind="default",route_name="opaq"} 0
 outbound_tcp_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="ledger",parent_port="7000",route_kind="TCPRoute",route_namespace="shop",route_name="ledger"} 1
 # TYPE outbound_tls_route_open_total counter
 outbound_tls_route_open_total{parent_kind="Service",parent_namespace="shop",parent_name="vault",parent_port="443",route_kind="TLSRoute",route_namespace="shop",route_name="vault"} 2
