@@ -310,9 +310,7 @@ func testBurst(t *testing.T) {
 		c.mesh(t, p, serveHTTP(t, discard).addr.Port())
 		next, end := c.begin(t)
 		defer end()
-		// More than the budget of 1.2: each connection keeps the 40 KiB to which
-		// crypto/tls has let its input grow.
-		burst(t, 1.5, next)
+		burst(t, 1.2, next)
 	})
 }
 

@@ -1,6 +1,9 @@
 package wire
 
-import "net"
+import (
+	"net"
+	"sync/atomic"
+)
 
 // A Below is the connection below a tls.Conn. It lets whoever reads records take
 // what the tls.Conn still has without waiting for more, so that no buffer is held
@@ -9,7 +12,32 @@ type Below struct {
 	net.Conn
 	idle bool   // do not wait
 	sock Socket // c's, where c is one but for what was read ahead
+
+	reads atomic.Int32     // by the record, as much as it likes, or no more
+	part  [recordHead]byte // of the record that begins
+	have  int              // of part
+	left  int              // of the record that has begun, in bytes
 }
+
+const (
+	// recordHead is how long the head of a record is, in bytes.
+	recordHead = 5
+	// eager is how much is read where a record begins, in bytes: many short ones, but
+	// no second long one.
+	eager = 4 << 10
+	// maxRoomy is how many connections may read more, which costs them less.
+	maxRoomy = 8
+)
+
+// What a Below reads.
+const (
+	byRecord int32 = iota
+	asItLikes
+	noMore // it is closed
+)
+
+// roomy counts those that read as they like.
+var roomy atomic.Int64
 
 // NewBelow returns c to put a tls.Conn on.
 func NewBelow(c net.Conn) *Below {
@@ -32,15 +60,64 @@ func Passing(c net.Conn) net.Conn {
 	}
 }
 
-// Read is net.Conn's.
+// Read is net.Conn's. But for a few connections it does not read beyond a long
+// record: a tls.Conn that gets more makes room for two, 40 KiB, and keeps that as
+// long as it lives (complaint F18).
 func (b *Below) Read(p []byte) (int, error) {
 	if b.idle {
 		return 0, errNothing
 	}
-	if b.sock.Open() && ahead(b.Conn) == 0 {
-		return b.sock.Read(p)
+	if b.reads.Load() != asItLikes {
+		p = p[:min(len(p), b.most())]
 	}
-	return b.Conn.Read(p)
+	var n int
+	var err error
+	if b.sock.Open() && ahead(b.Conn) == 0 {
+		n, err = b.sock.Read(p)
+	} else {
+		n, err = b.Conn.Read(p)
+	}
+	b.passed(p[:n])
+	return n, err
+}
+
+// most is how much may be read.
+func (b *Below) most() int {
+	switch {
+	case b.left > 0:
+		return b.left
+	case b.have > 0:
+		return recordHead - b.have
+	}
+	return eager
+}
+
+// passed follows the records through what was read.
+func (b *Below) passed(p []byte) {
+	for len(p) > 0 && b.reads.Load() == byRecord {
+		if b.left > 0 {
+			n := min(b.left, len(p))
+			b.left, p = b.left-n, p[n:]
+			continue
+		}
+		n := copy(b.part[b.have:], p)
+		b.have, p = b.have+n, p[n:]
+		if b.have < recordHead {
+			return
+		}
+		b.have, b.left = 0, int(b.part[3])<<8|int(b.part[4])
+		if b.left > eager && (roomy.Add(1) > maxRoomy || !b.reads.CompareAndSwap(byRecord, asItLikes)) {
+			roomy.Add(-1)
+		}
+	}
+}
+
+// Close is net.Conn's.
+func (b *Below) Close() error {
+	if b.reads.Swap(noMore) == asItLikes {
+		roomy.Add(-1)
+	}
+	return b.Conn.Close()
 }
 
 // Write is net.Conn's.
