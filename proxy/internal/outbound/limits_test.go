@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -272,6 +273,7 @@ func TestResponseTimeBeginsBehindTheRequest(t *testing.T) {
 
 // Retries by a policy: what is tried again, how often, and what is not.
 func TestPolicyRetries(t *testing.T) {
+	vast := &outpb.HttpRoute_Retry{MaxRetries: 3, MaxRequestBytes: math.MaxUint32, Conditions: retryOn(500, 1).GetConditions()}
 	for _, tt := range []struct {
 		name    string
 		retry   *outpb.HttpRoute_Retry
@@ -286,6 +288,8 @@ func TestPolicyRetries(t *testing.T) {
 		{"up to the limit", retryOn(500, 2), 0, failTimes(9, 500), "", 500, 3},
 		{"not another status", retryOn(500, 2), 0, failTimes(9, 503), "", 503, 1},
 		{"not with a body beyond the bound", &outpb.HttpRoute_Retry{MaxRetries: 3, MaxRequestBytes: 4, Conditions: retryOn(500, 1).GetConditions()}, 0, failTimes(2, 500), "hello", 500, 1},
+		{"not with a body beyond what a policy may ask for", vast, 0, failTimes(2, 500), strings.Repeat("x", resolve.MaxReplay+1), 500, 1},
+		{"with one of just that", vast, 0, failTimes(2, 500), strings.Repeat("x", resolve.MaxReplay), 200, 3},
 		{"not before the whole body was read", retryOn(500, 3), 0, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, strings.Repeat("x", 60<<10), 500, 0},
 		{"too slow a head, but for the last try", func() *outpb.HttpRoute_Retry {
 			retry := retryOn(500, 2)

@@ -183,6 +183,11 @@ func timeoutsOf(r timed) Timeouts {
 	return out
 }
 
+// MaxReplay bounds what a policy may have kept of a request's body for another
+// try, in bytes: that much memory is held for each request under way. Linkerd's
+// controller asks for 64 KiB.
+const MaxReplay = 1 << 20
+
 // retried is a retry of either protocol.
 type retried interface {
 	GetMaxRetries() uint32
@@ -194,7 +199,7 @@ type retried interface {
 // retryOf reads all but what is tried again, which each protocol says in its way.
 func retryOf(r retried) Retry {
 	return Retry{
-		Limit: int(min(r.GetMaxRetries(), 65535)), MaxBytes: int(r.GetMaxRequestBytes()),
+		Limit: int(min(r.GetMaxRetries(), 65535)), MaxBytes: int(min(r.GetMaxRequestBytes(), MaxReplay)),
 		Timeout: r.GetTimeout().AsDuration(), Backoff: backoffOf(r.GetBackoff()),
 	}
 }
