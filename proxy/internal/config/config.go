@@ -105,6 +105,7 @@ type Server struct {
 	MaxConcurrentStreams uint32
 	MaxFrameSize         uint32
 	MaxHeaderListSize    uint32
+	MaxConnectionAge     time.Duration // 0 is the direction's own
 	// Of the library that Linkerd uses; here there is nothing that they could bound.
 	MaxPendingResets uint32
 	MaxSendBuffer    uint32

@@ -218,6 +218,7 @@ func (r *reader) server(p string, w Windows) Server {
 		MaxConcurrentStreams: get(r, p+"_MAX_CONCURRENT_STREAMS", 0, parseUint32),
 		MaxFrameSize:         get(r, p+"_MAX_FRAME_SIZE", 0, parseUint32),
 		MaxHeaderListSize:    get(r, p+"_MAX_HEADER_LIST_SIZE", 0, parseUint32),
+		MaxConnectionAge:     get(r, p+"_MAX_CONNECTION_AGE", 0, ParseDuration),
 		MaxPendingResets:     get(r, p+"_MAX_PENDING_ACCEPT_RESET_STREAMS", 0, parseUint32),
 		MaxSendBuffer:        get(r, p+"_MAX_SEND_BUF_SIZE", 0, parseUint32),
 	}

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -73,14 +74,14 @@ func (in *Inbound) newDoor() *door.Door {
 			StreamWindow: cfg.Windows.Stream, ConnWindow: cfg.Windows.Conn,
 			MaxFrame: cfg.MaxFrameSize, MaxStreams: cfg.MaxConcurrentStreams, MaxList: head,
 			KeepaliveInterval: cfg.KeepaliveInterval, KeepaliveTimeout: cfg.KeepaliveTimeout,
-			MaxAge: maxAge, Idle: idleAfter,
+			MaxAge: cmp.Or(cfg.MaxConnectionAge, maxAge), Idle: idleAfter,
 		},
 		MaxHead: int(head), Log: in.log,
 	})
 }
 
-// maxAge is when a client of HTTP/2 is told to make another connection; what is
-// under way ends first. Peers' proxies keep one for as long as they can.
+// maxAge is when a client of HTTP/2 is told to make another connection, unless the
+// configuration says; what is under way ends first. Peers' proxies keep one for as long as they can.
 const maxAge = time.Hour
 
 // idleAfter is when a client of HTTP/2 that asks for nothing is told so, too. Weft's

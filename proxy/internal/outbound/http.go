@@ -47,6 +47,7 @@ func (o *Outbound) newDoor(cfg config.Config) *door.Door {
 			StreamWindow: windows.Stream, ConnWindow: windows.Conn,
 			MaxFrame: s.MaxFrameSize, MaxStreams: s.MaxConcurrentStreams, MaxList: s.MaxHeaderListSize,
 			KeepaliveInterval: s.KeepaliveInterval, KeepaliveTimeout: s.KeepaliveTimeout,
+			MaxAge: s.MaxConnectionAge,
 		},
 		Log: o.log,
 	})
