@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -112,6 +113,59 @@ func TestFailureAccrualLeavesABadEndpoint(t *testing.T) {
 	}
 	if got := asked.Load(); got != 3 {
 		t.Errorf("the bad endpoint was asked %d times, want 3", got)
+	}
+}
+
+// A client that leaves in the middle of an answer says nothing about the endpoint;
+// the head of that answer may.
+func TestFailureAccrualOfAbandonedAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		grpc   string // in the head
+		next   int    // what another request gets: 504 if the endpoint, the only one, is left alone
+	}{{500, "", 504}, {200, "13", 504}, {200, "", 200}, {404, "", 200}} {
+		t.Run(fmt.Sprint(tt.status, tt.grpc), func(t *testing.T) {
+			t.Parallel() // they wait, mostly
+			r := start(t)
+			dropped := make(chan struct{}, 3)
+			app := serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.URL.Path != "/long" {
+					return
+				}
+				if tt.grpc != "" {
+					w.Header().Set("Grpc-Status", tt.grpc)
+				}
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, "it begins")
+				_ = http.NewResponseController(w).Flush()
+				<-req.Context().Done()
+				dropped <- struct{}{}
+			}))
+			b := balancerOf(web)
+			r.policy(detectPolicy(b, httpRule(b), &outpb.FailureAccrual{Kind: &outpb.FailureAccrual_ConsecutiveFailures_{ConsecutiveFailures: &outpb.FailureAccrual_ConsecutiveFailures{
+				MaxFailures: 3, Backoff: &outpb.ExponentialBackoff{MinBackoff: durationpb.New(time.Minute), MaxBackoff: durationpb.New(time.Minute)},
+			}}}))
+			r.controls.service(web, plain(app.addr))
+			c := r.client()
+			for range 3 {
+				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/long", nil)
+				if tt.grpc != "" {
+					req.Header.Set("Content-Type", "application/grpc")
+				}
+				res, err := c.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(res.Body, make([]byte, 9)); err != nil || res.StatusCode != tt.status {
+					t.Fatalf("got %d, %v", res.StatusCode, err)
+				}
+				_ = res.Body.Close()
+				<-dropped // and what it counts for is counted before
+			}
+			if res, _ := get(t, c, base+"/"); res.StatusCode != tt.next {
+				t.Errorf("then it got %d, want %d", res.StatusCode, tt.next)
+			}
+		})
 	}
 }
 

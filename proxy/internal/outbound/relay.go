@@ -149,8 +149,11 @@ func (x *exchange) finish(t *try, err error) {
 	o := outcome{status: e.Status, grpc: e.GRPC}
 	verdict := balance.Success
 	switch {
-	case err != nil && x.leftBy(err): // no fault of the endpoint's
-		o.err, verdict = endCancel, balance.Neutral
+	case err != nil && x.leftBy(err):
+		o.err = endCancel
+		if verdict = balance.Neutral; !e.Success {
+			verdict = balance.Failure // it had failed before the client left
+		}
 		t.lease.FirstByte() // it has taken so long at least, if there was none
 	case err != nil:
 		x.broke(err, &e, &o)
