@@ -271,7 +271,7 @@ func (c *Conn) hangUp() {
 		return
 	}
 	_ = c.nc.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-	for range leftover / wire.Size {
+	for n := 0; n < leftover; n += len(c.in.Bytes()) {
 		c.in.Take(len(c.in.Bytes()))
 		if c.in.Fill(wire.Size) != nil {
 			return
@@ -288,10 +288,27 @@ func (c *Conn) after(x *Exchange) bool {
 		x.body.taken = 0
 		over := c.expect()
 		c.mu.Unlock()
+		if over {
+			c.part()
+		}
 		return !over
 	}
 	c.mu.Unlock()
-	return c.settle(x) && !c.next()
+	if !c.settle(x) {
+		return false
+	}
+	over := c.next()
+	if over {
+		c.part()
+	}
+	return !over
+}
+
+// part hangs up if the client has sent what it will get no answer to.
+func (c *Conn) part() {
+	if !c.in.Quiet() {
+		c.hangUp()
+	}
 }
 
 // settled reports whether the answer is out and nothing is left of the question.
@@ -316,7 +333,11 @@ func (c *Conn) settle(x *Exchange) bool {
 	case x.broken || !x.finished:
 		return false
 	case !x.keep || x.spoiled.Load():
-		if !x.body.over() || len(c.in.Bytes()) > x.body.taken {
+		c.in.Take(x.body.taken)
+		x.body.taken = 0
+		if x.body.over() {
+			c.part()
+		} else {
 			c.hangUp()
 		}
 		return false
@@ -331,6 +352,7 @@ func (c *Conn) settle(x *Exchange) bool {
 			n += len(p)
 		}
 		if !x.body.over() {
+			c.hangUp()
 			return false
 		}
 		if c.nc.SetReadDeadline(time.Time{}) != nil {
