@@ -105,9 +105,15 @@ func (b *Replay) End() {
 	b.gen++
 	b.turn.Broadcast()
 	if b.reading || b.lent {
-		defer time.AfterFunc(linger, func() { b.src.Abort(errOver) }).Stop()
+		told := make(chan struct{})
+		late := time.AfterFunc(linger, func() { defer close(told); b.src.Abort(errOver) })
 		for b.reading || b.lent {
 			b.turn.Wait()
+		}
+		if !late.Stop() { // it must not end what its memory is used for next
+			b.mu.Unlock()
+			<-told
+			b.mu.Lock()
 		}
 	}
 	b.forget()

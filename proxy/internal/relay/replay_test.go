@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
@@ -190,3 +191,38 @@ func TestGuard(t *testing.T) {
 type aborted chan error
 
 func (a aborted) Abort(err error) { a <- err }
+
+// slowAbort is a body whose end takes its time to be told.
+type slowAbort struct {
+	*feed
+	told chan struct{}
+}
+
+func (s slowAbort) Abort(err error) {
+	s.feed.Abort(err)
+	<-s.told
+}
+
+// TestEndWaitsForWhoAborts: when a body has ended nobody is about to end it, for its
+// memory is the next request's.
+func TestEndWaitsForWhoAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := slowAbort{feedOf(), make(chan struct{})}
+		b := NewReplay(src, 10, nil)
+		r := b.Reader()
+		go func() { _, _ = r.Next() }()
+		synctest.Wait()
+		over := false
+		go func() { b.End(); over = true }()
+		time.Sleep(2 * linger) //nolint:forbidigo // virtual time
+		synctest.Wait()
+		if over {
+			t.Error("it has ended while its source is being told to")
+		}
+		close(src.told)
+		synctest.Wait()
+		if !over {
+			t.Error("it has not ended")
+		}
+	})
+}
