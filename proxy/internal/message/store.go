@@ -19,6 +19,7 @@ type Store struct {
 	text   []byte   // the buffer that is being filled
 	full   [][]byte // those before it
 	fields Fields   // memory for one list
+	lines  int      // the most that a list in it has had when it was read
 }
 
 const (
@@ -55,9 +56,10 @@ func (s *Store) String(p []byte) string {
 // Fields is an empty list with room, the same memory each time.
 func (s *Store) Fields() Fields { return s.fields[:0] }
 
-// Reuse tells that a list that began as Fields has grown: the larger memory is
-// kept for the next.
+// Reuse tells that a list that began as Fields has been read. If it has grown, the
+// larger memory is kept for the next.
 func (s *Store) Reuse(f Fields) {
+	s.lines = max(s.lines, len(f))
 	if cap(f) > cap(s.fields) && cap(f) <= fieldsKept {
 		s.fields = f
 	}
@@ -76,13 +78,16 @@ func (s *Store) Release() {
 	} else {
 		s.text = wire.Reuse(s.text)
 	}
-	s.fields[:cap(s.fields)].Forget()
+	s.fields[:min(s.lines, cap(s.fields))].Forget()
+	s.lines = 0
 	stores.Put(s)
 }
 
-// Forget empties a list's memory, from its beginning to the first line without a
-// name: there is none behind it, and the most of the memory has never been used.
+// Forget empties a list's memory: its lines, and those behind them up to the first
+// without a name. The most of the memory has never been used.
 func (f Fields) Forget() {
+	clear(f)
+	f = f[:cap(f)][len(f):]
 	for i := range f {
 		if f[i].Name == "" {
 			return

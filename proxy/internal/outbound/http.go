@@ -109,7 +109,7 @@ func (x *exchange) free() {
 	if cap(fields) > maxFields {
 		fields = nil
 	}
-	fields[:cap(fields)].Forget()
+	fields.Forget()
 	*x = exchange{}
 	x.kept.hint, x.kept.out.Fields = hint, fields[:0]
 	exchanges.Put(x)
