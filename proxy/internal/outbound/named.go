@@ -24,5 +24,5 @@ func (o *Outbound) named(conn net.Conn, to resolve.Target, s *stack) {
 		return
 	}
 	route := &s.policy.TLS[at]
-	o.carry(replayed, to, s.policy.Parent, way{split: s.tls[at], told: s.named[at](), use: forTLS, forbidden: route.Forbidden})
+	o.carry(replayed, to, s.policy.Parent, way{split: s.tls[at], told: s.named[at](), use: forTLS, closes: route.Closes})
 }

@@ -64,6 +64,7 @@ func TestTLSIsRoutedByName(t *testing.T) {
 				tlsRoute("narrow", b, nil, below("com", "example", "api")),
 				tlsRoute("exact", c, nil, exactly("www.example.com")),
 				tlsRoute("closed", c, &outpb.TlsRoute_Filter{Kind: &outpb.TlsRoute_Filter_Forbidden{}}, exactly("secret.example.com")),
+				tlsRoute("lost", c, &outpb.TlsRoute_Filter{Kind: &outpb.TlsRoute_Filter_Invalid{}}, exactly("lost.example.com")),
 			},
 		}}}}
 	})
@@ -81,13 +82,16 @@ func TestTLSIsRoutedByName(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %s", sni, got, err, want)
 		}
 	}
-	for _, sni := range []string{"secret.example.com", "example.org", "example.com"} {
+	for _, sni := range []string{"secret.example.com", "lost.example.com", "example.org", "example.com"} {
 		if got, err := ask(sni); err == nil {
 			t.Errorf("%s: got %q, want a closed connection", sni, got)
 		}
 	}
 	if got := r.series("outbound_tls_route_close_total", map[string]string{"error": "forbidden", "route_name": "closed"}); got != 1 {
 		t.Errorf("%v connections were counted as forbidden", got)
+	}
+	if got := r.series("outbound_tls_route_close_total", map[string]string{"error": "invalid_backend", "route_name": "lost"}); got != 1 {
+		t.Errorf("%v connections were counted as having no backend", got)
 	}
 	// What is no TLS, or names nobody, is closed too.
 	for _, first := range []string{"GET / HTTP/1.1\r\nHost: www.example.com\r\n\r\n", "\x00\x01\x02"} {

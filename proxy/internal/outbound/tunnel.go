@@ -14,22 +14,25 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
-// errForbidden is what the policy says of a connection that is not HTTP.
-var errForbidden = errors.New("the policy forbids this connection")
+// What the policy says of a connection that is not HTTP.
+var (
+	errForbidden = errors.New("the policy forbids this connection")
+	errNoBackend = errors.New("the policy has no valid backend for this connection")
+)
 
 // way is where a connection's bytes go.
 type way struct {
-	split     split
-	told      *tell.Connections
-	use       use
-	forbidden bool
-	invalid   bool // the policy could not be read
+	split   split
+	told    *tell.Connections
+	use     use
+	closes  resolve.Closing
+	invalid bool // the policy could not be read
 }
 
 // opaque carries bytes that nobody looks at. It owns the connection.
 func (o *Outbound) opaque(conn net.Conn, to resolve.Target, s *stack) {
 	p := s.policy
-	o.carry(conn, to, p.Parent, way{split: s.tcp, told: s.bytes(), use: forTCP, forbidden: p.Forbidden, invalid: p.Protocol == resolve.Invalid})
+	o.carry(conn, to, p.Parent, way{split: s.tcp, told: s.bytes(), use: forTCP, closes: p.Closes, invalid: p.Protocol == resolve.Invalid})
 }
 
 // carry carries bytes. It owns the connection.
@@ -42,9 +45,13 @@ func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w
 		end = tell.InvalidPolicy
 		o.drop(conn, to, errInvalid)
 		return
-	case w.forbidden:
+	case w.closes == resolve.Forbidden:
 		end = tell.Forbidden
 		o.drop(conn, to, errForbidden)
+		return
+	case w.closes == resolve.NoBackend:
+		end = tell.InvalidBackend
+		o.drop(conn, to, errNoBackend)
 		return
 	}
 	w.split.usedBy(w.use, parent)

@@ -38,7 +38,7 @@ func decide(t Target, profile *Profile, policy *Policy) *Policy {
 		out.HTTP1 = profile.http(t)
 		out.HTTP2 = out.HTTP1
 		if len(profile.Overrides) > 0 {
-			out.Opaque, out.Forbidden = Split{Kind: SplitRandom, Backends: profile.Overrides}, false
+			out.Opaque, out.Closes = Split{Kind: SplitRandom, Backends: profile.Overrides}, Stays
 		}
 		if out.Protocol == Invalid {
 			out.Protocol = Detect
@@ -46,7 +46,7 @@ func decide(t Target, profile *Profile, policy *Policy) *Policy {
 	}
 	if profile.Opaque && out.Protocol != Invalid {
 		out.Protocol = Opaque
-		if out.Opaque.Kind == SplitEmpty && !out.Forbidden {
+		if out.Opaque.Kind == SplitEmpty && out.Closes == Stays {
 			out.Opaque = anySplit(*policy)
 		}
 	}
@@ -66,7 +66,7 @@ func anySplit(p Policy) Split {
 		}
 	}
 	for _, route := range p.TLS {
-		if route.Kind != SplitEmpty && !route.Forbidden {
+		if route.Kind != SplitEmpty && route.Closes == Stays {
 			return route.Split
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
+	opaquepb "github.com/linkerd/linkerd2-proxy-api/go/opaque_route"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -78,11 +79,8 @@ func (p *Policy) opaque(routes []*outpb.OpaqueRoute) error {
 		return errors.New("an opaque policy has one route with one rule")
 	}
 	rule := routes[0].GetRules()[0]
-	for _, f := range rule.GetFilters() {
-		if f.GetForbidden() == nil && f.GetInvalid() == nil {
-			return errFilter
-		}
-		p.Forbidden = true
+	if p.Closes, err = closingOf(rule.GetFilters()); err != nil {
+		return err
 	}
 	p.Opaque.Ref = ref
 	switch d := rule.GetBackends().GetKind().(type) {
@@ -102,6 +100,29 @@ func (p *Policy) opaque(routes []*outpb.OpaqueRoute) error {
 		return nil
 	}
 	return p.Opaque.check()
+}
+
+// closer is a filter of connections, of either protocol.
+type closer interface {
+	GetForbidden() *opaquepb.Forbidden
+	GetInvalid() *opaquepb.Invalid
+}
+
+// closingOf reads filters, of which the first decides (spec/proxy.md §5.6).
+func closingOf[F closer](filters []F) (Closing, error) {
+	out := Stays
+	for i, f := range filters {
+		why := Forbidden
+		if f.GetForbidden() == nil {
+			if why = NoBackend; f.GetInvalid() == nil {
+				return Stays, errFilter
+			}
+		}
+		if i == 0 {
+			out = why
+		}
+	}
+	return out, nil
 }
 
 func (s *Split) add(kind SplitKind, b *outpb.Backend, weight uint32, filters []Filter) error {

@@ -71,16 +71,26 @@ type Policy struct {
 	HTTP2    HTTP   // used for Detect, HTTP2 and GRPC
 	Opaque   Split  // used for Detect and Opaque
 	TLS      []TLSRoute
-	// Forbidden closes connections that are not HTTP.
-	Forbidden bool
+	Closes   Closing // connections that are not HTTP
 }
+
+// A Closing is why a route closes the connections that it takes.
+type Closing uint8
+
+// The reasons: none, a filter that forbids them, and one in place of a backend that
+// is none.
+const (
+	Stays Closing = iota
+	Forbidden
+	NoBackend
+)
 
 // A TLSRoute says where TLS connections for some names go, as they are: nobody
 // opens them.
 type TLSRoute struct {
 	Split
-	SNIs      []HostMatch // empty means every name
-	Forbidden bool        // such connections are closed
+	SNIs   []HostMatch // empty means every name
+	Closes Closing     // such connections
 }
 
 // HTTP is how requests are routed.

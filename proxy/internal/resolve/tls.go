@@ -33,11 +33,8 @@ func tlsOf(r *outpb.TlsRoute) (TLSRoute, error) {
 		return out, errors.New("a TLS route has one rule")
 	}
 	rule := r.GetRules()[0]
-	for _, f := range rule.GetFilters() {
-		if f.GetForbidden() == nil && f.GetInvalid() == nil {
-			return out, errFilter
-		}
-		out.Forbidden = true
+	if out.Closes, err = closingOf(rule.GetFilters()); err != nil {
+		return out, err
 	}
 	switch d := rule.GetBackends().GetKind().(type) {
 	case *outpb.TlsRoute_Distribution_FirstAvailable_:
