@@ -33,6 +33,8 @@ type Reader struct {
 	try   func(uintptr) bool
 	peek  func(uintptr)
 	below *Below // of the records
+	alone bool   // others are let run first
+	waits bool   // the try before found nothing
 	head  int    // bytes that come before what is read from the socket, as Reset found
 	n     int    // of the last try
 	err   error  // of the last try
@@ -57,7 +59,7 @@ func (r *Reader) Reset(c net.Conn) {
 			if err != nil {
 				return
 			}
-			r.kind, r.raw, r.try, r.peek = socket, raw, r.attempt(), r.look
+			r.kind, r.raw, r.try, r.peek, r.alone = socket, raw, r.attempt(), r.look, alone()
 			return
 		case *tls.Conn:
 			r.kind = records
@@ -175,7 +177,10 @@ func (r *Reader) borrow() {
 // ready reads the socket past the connection's own Read, so that the buffer can
 // be given back when there is nothing yet.
 func (r *Reader) ready() error {
-	r.n, r.err = 0, nil
+	r.n, r.err, r.waits = 0, nil, false
+	if r.alone {
+		giveWay()
+	}
 	err := r.raw.Read(r.try)
 	if err == nil {
 		err = r.err
@@ -205,7 +210,11 @@ func (r *Reader) attempt() func(fd uintptr) bool {
 		switch no {
 		case 0:
 			r.n, r.at, r.end = n, 0, n
+			if r.alone {
+				tookTurn(r.waits)
+			}
 		case syscall.EAGAIN:
+			r.waits = true
 			Put(r.buf)
 			r.buf, r.at, r.end = nil, 0, 0
 			return false
