@@ -30,8 +30,13 @@ func newCalls(target string) *calls {
 	c := &calls{stream: 1}
 	c.reset()
 	fields := [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", "/shop.Books/List"}, {":authority", target},
-		{"content-type", "application/grpc"}, {"user-agent", "bench"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", "/shop.Books/List"},
+		{":authority", target},
+		{"content-type", "application/grpc"},
+		{"user-agent", "bench"},
+		{"te", "trailers"},
 	}
 	c.remake = func() { c.first, c.again, c.began = c.encode(fields), c.encode(fields), false }
 	c.remake()
