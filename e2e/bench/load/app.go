@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"runtime"
 	"time"
@@ -27,7 +28,7 @@ func Serve(addrs ...string) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd)
+		defer func() { _ = unix.Close(fd) }()
 		listeners[fd] = true
 		if err := p.watch(unix.EPOLL_CTL_ADD, fd, false); err != nil {
 			return err
@@ -57,7 +58,7 @@ func Serve(addrs ...string) error {
 			}
 			if err != nil {
 				if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
-					fmt.Println("application:", err)
+					slog.Warn("a client was hung up on", "error", err)
 				}
 				delete(conns, fd)
 				_ = unix.Close(fd)

@@ -103,7 +103,7 @@ func (c *conn) flush(p *poller) error {
 // call is a call of the kernel that cannot block, on bytes that are not none.
 func call(trap uintptr, fd int, b []byte, flags uintptr) (int, syscall.Errno) {
 	for {
-		n, _, no := syscall.RawSyscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), flags, 0, 0)
+		n, _, no := syscall.RawSyscall6(trap, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), flags, 0, 0) //nolint:gosec // the kernel looks at len(b) bytes
 		switch no {
 		case 0:
 			return int(n), 0

@@ -41,7 +41,7 @@ func (f *frames) encode(fields [][2]string) []byte {
 
 func appendFrame(out []byte, kind http2.FrameType, flags http2.Flags, stream uint32, payload []byte) []byte {
 	n := len(payload)
-	out = append(out, byte(n>>16), byte(n>>8), byte(n), byte(kind), byte(flags)) //nolint:gosec // of 16 KiB at most
+	out = append(out, byte(n>>16), byte(n>>8), byte(n), byte(kind), byte(flags))
 	out = binary.BigEndian.AppendUint32(out, stream)
 	return append(out, payload...)
 }
@@ -131,7 +131,7 @@ func (f frame) fields() ([]byte, error) {
 
 // received counts the bytes of a DATA frame and credits them now and then.
 func (f *frames) received(of frame, out []byte) []byte {
-	if f.owed += uint32(len(of.payload)); f.owed > often { //nolint:gosec // of a frame
+	if f.owed += uint32(len(of.payload)); f.owed > often {
 		out = appendCredit(out, f.owed)
 		f.owed = 0
 	}

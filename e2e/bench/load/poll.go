@@ -31,7 +31,7 @@ func (p *poller) close() { _ = unix.Close(p.fd) }
 
 // watch waits for something to read, or for room to write as well.
 func (p *poller) watch(op, fd int, room bool) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)} //nolint:gosec // the kernel's own numbers
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 	if room {
 		event.Events |= unix.EPOLLOUT
 	}
@@ -44,7 +44,7 @@ func (p *poller) watch(op, fd int, room bool) error {
 // wait returns what is ready. It holds the thread, and so the processor, which are
 // the loop's own: the runtime would give them to another and take time to get them back.
 func (p *poller) wait(most time.Duration) ([]unix.EpollEvent, error) {
-	n, _, no := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])),
+	n, _, no := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events[0])), //nolint:gosec // the kernel fills as many as there is room for
 		uintptr(len(p.events)), uintptr(max(most.Milliseconds(), 0)), 0, 0)
 	if no != 0 && no != unix.EINTR {
 		return nil, fmt.Errorf("epoll_pwait: %w", no)
