@@ -49,16 +49,6 @@ type Conn struct {
 	watching chan struct{}
 }
 
-const (
-	// patience is how long an exchange takes before it is worth a goroutine to see
-	// whether the client is still there. A proxy that is short of time must not spend it on that.
-	patience = 200 * time.Millisecond
-	// linger is how long the rest of a body that nobody wants is waited for, and
-	// leftover how much of it is read, in bytes, to save the connection.
-	linger   = 20 * time.Millisecond
-	leftover = 256 << 10
-)
-
 // NewConn returns the server's side of a connection; Serve serves it.
 func NewConn(nc net.Conn, cfg Config) *Conn {
 	if cfg.MaxHead <= 0 {
@@ -82,7 +72,10 @@ func (c *Conn) Serve() (rests bool) {
 		c.in.Wait()
 	}
 	// What is called while it waits for a request is kept small: its stack stays.
-	if c.next() {
+	c.mu.Lock()
+	over := c.expect()
+	c.mu.Unlock()
+	if over {
 		return false
 	}
 	for {
@@ -96,14 +89,8 @@ func (c *Conn) Serve() (rests bool) {
 	}
 }
 
-// next begins the wait for a request, and reports whether none is wanted.
-func (c *Conn) next() (over bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.expect()
-}
-
-// expect is next; mu is held.
+// expect begins the wait for a request, and reports whether none is wanted. mu is
+// held.
 func (c *Conn) expect() (over bool) {
 	c.busy = len(c.in.Bytes()) > 0
 	c.number++
@@ -251,214 +238,4 @@ func keepAlive(r *message.Request) bool {
 		return r.Fields.HasToken("connection", "keep-alive")
 	}
 	return !r.Fields.HasToken("connection", "close")
-}
-
-// refuse answers a request that is none.
-func (c *Conn) refuse(status int) {
-	r := &message.Response{Status: status}
-	b, _ := appendResponse(wire.Get(256), r, message.HTTP11, "", true)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(5 * time.Second))
-	_, _ = c.nc.Write(b)
-	wire.Put(b)
-	c.hangUp()
-}
-
-// hangUp ends our side, and reads on for a moment: closing a connection on which
-// something is unread would take the answer away from the client.
-func (c *Conn) hangUp() {
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
-		return
-	}
-	_ = c.nc.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-	for n := 0; n < leftover; n += len(c.in.Bytes()) {
-		c.in.Take(len(c.in.Bytes()))
-		if c.in.Fill(wire.Size) != nil {
-			return
-		}
-	}
-}
-
-// after makes the connection ready for the next request, if there may be one.
-func (c *Conn) after(x *Exchange) bool {
-	c.mu.Lock()
-	if c.watching == nil && !c.taken && !c.gone && x.settled() {
-		c.guard = nil
-		c.in.Take(x.body.taken)
-		x.body.taken = 0
-		over := c.expect()
-		c.mu.Unlock()
-		if over {
-			c.part()
-		}
-		return !over
-	}
-	c.mu.Unlock()
-	if !c.settle(x) {
-		return false
-	}
-	over := c.next()
-	if over {
-		c.part()
-	}
-	return !over
-}
-
-// part hangs up if the client has sent what it will get no answer to.
-func (c *Conn) part() {
-	if !c.in.Quiet() {
-		c.hangUp()
-	}
-}
-
-// settled reports whether the answer is out and nothing is left of the question.
-func (x *Exchange) settled() bool {
-	return x.finished && x.out == nil && !x.broken && x.keep && !x.spoiled.Load() && x.body.over()
-}
-
-// settle does what is left to do after an exchange, and reports whether there may be
-// another.
-func (c *Conn) settle(x *Exchange) bool {
-	c.Guard(nil)
-	taken := c.unwatch()
-	if taken {
-		return false
-	}
-	if x.out != nil && !x.wrote { // a head alone of an answer that cannot be given
-		wire.Put(x.out)
-		x.out = nil
-	}
-	_ = x.flush()
-	switch {
-	case x.broken || !x.finished:
-		return false
-	case !x.keep || x.spoiled.Load():
-		c.in.Take(x.body.taken)
-		x.body.taken = 0
-		if x.body.over() {
-			c.part()
-		} else {
-			c.hangUp()
-		}
-		return false
-	}
-	if !x.body.over() {
-		if x.unread() {
-			return false // it may or may not send the body: nobody can know
-		}
-		_ = c.nc.SetReadDeadline(time.Now().Add(linger))
-		for n := 0; n < leftover && x.body.err == nil; {
-			p, _ := x.body.next()
-			n += len(p)
-		}
-		if !x.body.over() {
-			c.hangUp()
-			return false
-		}
-		if c.nc.SetReadDeadline(time.Time{}) != nil {
-			return false
-		}
-	}
-	c.in.Take(x.body.taken)
-	x.body.taken = 0
-	return true
-}
-
-// Guard names what is to be told when the client goes. When Guard(nil) returns
-// nobody is being told.
-func (c *Conn) Guard(a message.Aborter) {
-	c.mu.Lock()
-	c.guard = a
-	gone := c.gone
-	if a == nil {
-		c.mu.Unlock()
-		if gone {
-			c.telling.Lock()
-			c.telling.Unlock() //nolint:staticcheck // waits for whoever tells
-		}
-		return
-	}
-	if !c.armed && !gone {
-		c.armed, c.seen = true, c.number
-		if c.alarm == nil {
-			c.alarm = time.AfterFunc(patience, c.ring)
-		} else {
-			c.alarm.Reset(patience)
-		}
-	}
-	c.mu.Unlock()
-	if gone {
-		a.Abort(message.ErrGone)
-	}
-}
-
-// ring comes while requests are being served. One that it sees twice takes long.
-func (c *Conn) ring() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.guard == nil || c.gone || c.watching != nil {
-		c.armed = false
-		return
-	}
-	if c.seen == c.number && c.x.read.Load() {
-		c.armed = false
-		c.watching = make(chan struct{})
-		go c.watch(c.watching)
-		return
-	}
-	c.seen = c.number
-	c.alarm.Reset(patience)
-}
-
-// watch reads what comes while the client waits for its answer: another request,
-// or its end.
-func (c *Conn) watch(done chan struct{}) {
-	defer close(done)
-	// What is pipelined waits in the buffer; a client that has no room for more
-	// there is not watched.
-	for {
-		err := c.in.Fill(wire.Size)
-		if errors.Is(err, io.ErrShortBuffer) {
-			return
-		}
-		if err != nil {
-			break
-		}
-	}
-	c.mu.Lock()
-	if c.guard == nil && !c.gone { // woken by unwatch
-		c.mu.Unlock()
-		return
-	}
-	c.gone = true
-	a := c.guard
-	c.guard = nil
-	if c.cancel != nil {
-		c.cancel(message.ErrGone)
-	}
-	c.telling.Lock()
-	defer c.telling.Unlock()
-	c.mu.Unlock()
-	if a != nil {
-		a.Abort(message.ErrGone)
-	}
-}
-
-// unwatch ends the watching, and reports whether the connection is not ours any
-// more.
-func (c *Conn) unwatch() bool {
-	c.mu.Lock()
-	c.guard = nil
-	watching := c.watching
-	taken := c.taken
-	c.mu.Unlock()
-	if watching != nil && !taken {
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
-		<-watching
-		_ = c.nc.SetReadDeadline(time.Time{})
-		c.mu.Lock()
-		c.watching = nil
-		c.mu.Unlock()
-	}
-	return taken
 }
