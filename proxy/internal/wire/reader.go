@@ -59,7 +59,7 @@ func (r *Reader) Reset(c net.Conn) {
 			if err != nil {
 				return
 			}
-			r.kind, r.raw, r.try, r.peek, r.alone = socket, raw, r.attempt(), r.look, alone()
+			r.kind, r.raw, r.try, r.peek, r.alone = socket, raw, r.attempt, r.look, alone()
 			return
 		case *tls.Conn:
 			r.kind = records
@@ -198,31 +198,25 @@ func (r *Reader) ready() error {
 	return err
 }
 
-// attempt is what is tried when the socket may be ready. It is one function without
-// calls of its own but the kernel's: it runs four times a request, each time after
-// the kernel has filled the processor's caches.
-func (r *Reader) attempt() func(fd uintptr) bool {
-	return func(fd uintptr) bool {
-		if r.buf == nil {
-			r.borrow()
-		}
-		n, no := receive(fd, r.buf)
-		switch no {
-		case 0:
-			r.n, r.at, r.end = n, 0, n
-			if r.alone {
-				tookTurn(r.waits)
-			}
-		case syscall.EAGAIN:
-			r.waits = true
-			Put(r.buf)
-			r.buf, r.at, r.end = nil, 0, 0
-			return false
-		default:
-			r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: no}
-		}
-		return true
+func (r *Reader) attempt(fd uintptr) bool {
+	if r.buf == nil {
+		r.borrow()
 	}
+	n, no := receive(fd, r.buf)
+	switch no {
+	case 0:
+		r.n, r.at, r.end = n, 0, n
+		if r.alone {
+			tookTurn(r.waits)
+		}
+	case syscall.EAGAIN:
+		r.waits = true
+		r.Release()
+		return false
+	default:
+		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: no}
+	}
+	return true
 }
 
 // Release gives the buffer back; what is in it is lost.

@@ -44,7 +44,7 @@ func (s *Socket) Reset(c net.Conn) bool {
 		return false
 	}
 	s.conn, s.raw = tcp, raw
-	s.in.some, s.out.some = s.in.receive(), s.out.send()
+	s.in.some, s.out.some = s.in.receive, s.out.send
 	return true
 }
 
@@ -97,27 +97,23 @@ func (t *transfer) move(p []byte, ready func(func(uintptr) bool) error) (int, er
 	return n, err
 }
 
-// receive and send make what reports whether there is nothing to wait for.
-func (t *transfer) receive() func(fd uintptr) bool {
-	return func(fd uintptr) bool {
-		t.n, t.no = receive(fd, t.p)
-		return t.no != unix.EAGAIN
-	}
+// receive and send report whether there is nothing to wait for.
+func (t *transfer) receive(fd uintptr) bool {
+	t.n, t.no = receive(fd, t.p)
+	return t.no != unix.EAGAIN
 }
 
-func (t *transfer) send() func(fd uintptr) bool {
-	return func(fd uintptr) bool {
-		for t.n < len(t.p) {
-			n, no := send(fd, t.p[t.n:])
-			if no != 0 {
-				t.no = no
-				return no != unix.EAGAIN
-			}
-			t.n += n
+func (t *transfer) send(fd uintptr) bool {
+	for t.n < len(t.p) {
+		n, no := send(fd, t.p[t.n:])
+		if no != 0 {
+			t.no = no
+			return no != unix.EAGAIN
 		}
-		t.no = 0
-		return true
+		t.n += n
 	}
+	t.no = 0
+	return true
 }
 
 // receive is recv(2) into p, which is not empty.
