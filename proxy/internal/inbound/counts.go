@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -130,10 +131,7 @@ func (c *counts) status(e tell.End) *tell.Counter {
 	status := digits[:0]
 	switch {
 	case c.grpc:
-		status = append(status, "2"...) // an application may make numbers up
-		if n, err := strconv.ParseUint(e.GRPC, 10, 8); err == nil && n <= 16 {
-			status = strconv.AppendUint(status[:0], n, 10)
-		}
+		status = append(status, cmp.Or(tell.Code(e.GRPC), "2")...)
 	case e.Status > 0 && e.Status <= 999:
 		status = strconv.AppendInt(status, int64(e.Status), 10)
 	}

@@ -94,26 +94,26 @@ func Code(status string) string {
 	if status == "" {
 		return ""
 	}
+	return codes[known(status)]
+}
+
+// known is the number of a gRPC status, UNKNOWN's for what is none.
+func known(status string) int {
 	if n, err := strconv.ParseUint(status, 10, 8); err == nil && n < uint64(len(codes)) {
-		return codes[n]
+		return int(n)
 	}
-	return codes[2]
+	return 2
 }
 
 // names are what the families of routes call the codes.
-var names = [...]string{
+var names = [len(codes)]string{
 	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
 	"FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 }
 
 // CodeName is a gRPC status as the families of routes label it; no status is
 // UNKNOWN, as is what a peer has made up.
-func CodeName(status string) string {
-	if n, err := strconv.ParseUint(status, 10, 8); err == nil && n < uint64(len(names)) {
-		return names[n]
-	}
-	return "UNKNOWN"
-}
+func CodeName(status string) string { return names[known(status)] }
 
 // bounded makes labels of what a peer may have made up.
 func (e End) bounded() End {
