@@ -129,6 +129,30 @@ func (f frame) fields() ([]byte, error) {
 	return p[:len(p)-pad], nil
 }
 
+// take works off the frames that have come whole, and lets see have those of requests
+// and answers.
+func (f *frames) take(in, out []byte, see func(frame) error) (used int, sent []byte, err error) {
+	for {
+		of, size, ok := next(in[used:])
+		if !ok {
+			return used, out, nil
+		}
+		used += size
+		switch of.kind {
+		case http2.FrameData:
+			out = f.received(of, out)
+			err = see(of)
+		case http2.FrameHeaders:
+			err = see(of)
+		default:
+			out, err = f.connection(of, out)
+		}
+		if err != nil {
+			return used, out, err
+		}
+	}
+}
+
 // received counts the bytes of a DATA frame and credits them now and then.
 func (f *frames) received(of frame, out []byte) []byte {
 	if f.owed += uint32(len(of.payload)); f.owed > often {

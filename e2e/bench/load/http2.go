@@ -69,28 +69,19 @@ func (c *calls) ask(out []byte) []byte {
 }
 
 func (c *calls) take(in, out []byte) (used int, sent []byte, ended int, err error) {
-	for {
-		f, size, ok := next(in[used:])
-		if !ok {
-			break
-		}
-		used += size
-		switch f.kind {
-		case http2.FrameData:
-			c.got += len(f.payload)
-			out = c.received(f, out)
-		case http2.FrameHeaders:
-			err = c.judge(f)
-		default:
-			out, err = c.connection(f, out)
-		}
-		if err != nil {
-			return used, out, ended, err
-		}
+	used, out, err = c.frames.take(in, out, func(f frame) error {
 		if f.last() {
 			ended++
 			c.got -= AnswerSize
 		}
+		if f.kind == http2.FrameData {
+			c.got += len(f.payload)
+			return nil
+		}
+		return c.judge(f)
+	})
+	if err != nil {
+		return used, out, ended, err
 	}
 	if c.got < 0 {
 		return used, out, ended, fmt.Errorf("%d bytes of an answer are missing", -c.got)
@@ -164,24 +155,14 @@ func (a *answerer2) answer(out []byte, stream uint32) []byte {
 }
 
 func (a *answerer2) take(in, out []byte) (used int, sent []byte, ended int, err error) {
-	for {
-		f, size, ok := next(in[used:])
-		if !ok {
-			break
-		}
-		used += size
-		switch f.kind {
-		case http2.FrameHeaders:
-		case http2.FrameData:
-			out = a.received(f, out)
-		default:
-			if out, err = a.connection(f, out); err != nil {
-				return used, out, ended, err
-			}
-		}
+	used, out, err = a.frames.take(in, out, func(f frame) error {
 		if f.last() {
 			a.held = append(a.held, f.stream)
 		}
+		return nil
+	})
+	if err != nil {
+		return used, out, 0, err
 	}
 	n := 0
 	for ; n < len(a.held) && a.window >= AnswerSize; n++ {

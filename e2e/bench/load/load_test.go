@@ -4,42 +4,34 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
-)
 
-const patience = 30 * time.Second
+	"github.com/weftmesh/weft/e2e/internal/proc"
+)
 
 // application is Serve until the process ends: it listens for good.
 func application(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := proc.FreePort(t)
 	go func() {
 		if err := Serve(addr); err != nil {
-			fmt.Println("the application ended:", err)
+			slog.Error("the application has ended", "error", err)
 		}
 	}()
-	for began := time.Now(); ; {
+	proc.Eventually(t, "the application listens", func() error {
 		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = conn.Close()
-			return addr
+		if err != nil {
+			return err
 		}
-		if time.Since(began) > patience {
-			t.Fatal(err)
-		}
-	}
+		return conn.Close()
+	})
+	return addr
 }
 
 // foreign is net/http's server, which answers as the application does.
@@ -82,7 +74,7 @@ func TestBothEnds(t *testing.T) {
 	for name, addr := range map[string]string{"application": application(t), "net/http": foreign(t, "")} {
 		for _, streams := range []int{0, 1, 16} {
 			t.Run(fmt.Sprintf("%s %d streams", name, streams), func(t *testing.T) {
-				all, err := Dial(To{addr, "books:80", 4, streams}, patience)
+				all, err := Dial(To{addr, "books:80", 4, streams}, proc.Patience)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -108,7 +100,7 @@ func TestBothEnds(t *testing.T) {
 func TestWrongAnswers(t *testing.T) {
 	for wrong, streams := range map[string]int{"status": 0, "body": 0, "length": 1, "grpc-status": 1} {
 		t.Run(wrong, func(t *testing.T) {
-			all, err := Dial(To{foreign(t, wrong), "books:80", 1, streams}, patience)
+			all, err := Dial(To{foreign(t, wrong), "books:80", 1, streams}, proc.Patience)
 			if err == nil {
 				all.Close()
 				t.Fatal("the wrong answer is taken for a right one")
@@ -124,7 +116,7 @@ func TestApplication(t *testing.T) {
 		p := new(http.Protocols)
 		p.SetHTTP1(!two)
 		p.SetUnencryptedHTTP2(two)
-		client := http.Client{Transport: &http.Transport{Protocols: p}, Timeout: patience}
+		client := http.Client{Transport: &http.Transport{Protocols: p}, Timeout: proc.Patience}
 		for range 3 {
 			r, err := http.NewRequest(http.MethodGet, "http://"+addr, nil)
 			if two {
