@@ -14,18 +14,6 @@ import (
 // TestH2specLeftovers are h2spec's cases that TestRFC9113 has not: a stream that the
 // client has reset, blocks of fields in odd places, and unknown codes of errors.
 func TestH2specLeftovers(t *testing.T) {
-	either := func(codes ...string) (all []string) {
-		for _, c := range codes {
-			all = append(all, "reset "+c, "goaway "+c)
-		}
-		return append(all, "closed")
-	}
-	dead := func(codes ...string) (all []string) {
-		for _, c := range codes {
-			all = append(all, "goaway "+c)
-		}
-		return append(all, "closed")
-	}
 	body := with([]string{":method: POST"}, get[1:]...)
 	reset := func(r *raw) { r.hold(); r.must(r.WriteRSTStream(1, http2.ErrCodeCancel)) }
 	for _, tt := range []struct {

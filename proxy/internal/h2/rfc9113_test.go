@@ -21,22 +21,27 @@ const (
 	calm     = "ENHANCE_YOUR_CALM"
 )
 
+// either are the reactions that end the stream with one of the codes, or the
+// connection.
+func either(codes ...string) (all []string) {
+	for _, c := range codes {
+		all = append(all, "reset "+c, "goaway "+c)
+	}
+	return append(all, "closed")
+}
+
+// dead are those that end the connection.
+func dead(codes ...string) (all []string) {
+	for _, c := range codes {
+		all = append(all, "goaway "+c)
+	}
+	return append(all, "closed")
+}
+
 // TestRFC9113 goes through the RFC, section by section, with what a client can do
 // wrong or unusually, in the spirit of h2spec. want lists the reactions that are
 // right, to stream 1 if it is a stream's.
 func TestRFC9113(t *testing.T) {
-	any := func(codes ...string) (all []string) {
-		for _, c := range codes {
-			all = append(all, "reset "+c, "goaway "+c)
-		}
-		return append(all, "closed")
-	}
-	dead := func(codes ...string) (all []string) {
-		for _, c := range codes {
-			all = append(all, "goaway "+c)
-		}
-		return append(all, "closed")
-	}
 	ok := []string{"status 200"}
 	fine := []string{"pong"}
 	body := with([]string{":method: POST"}, get[1:]...)
@@ -48,22 +53,22 @@ func TestRFC9113(t *testing.T) {
 	}{
 		{"8.3.1 an authority with a path", func(r *raw) {
 			r.headers(1, true, ":method: GET", ":scheme: http", ":path: /", ":authority: a.test/admin?")
-		}, any(protocol)},
-		{"8.3.1 a host with a path", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: /", "host: a.test/admin?") }, any(protocol)},
+		}, either(protocol)},
+		{"8.3.1 a host with a path", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: /", "host: a.test/admin?") }, either(protocol)},
 		{"8.3.1 a scheme with a line's end", func(r *raw) {
 			r.headers(1, true, ":method: GET", ":scheme: http\r\nx: y", ":path: /", ":authority: a.test")
-		}, any(protocol)},
-		{"8.3.1 a fragment", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: /a#b", ":authority: a.test") }, any(protocol)},
+		}, either(protocol)},
+		{"8.3.1 a fragment", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: /a#b", ":authority: a.test") }, either(protocol)},
 		{"8.5 CONNECT with a request in its authority", func(r *raw) {
 			r.headers(1, true, ":method: CONNECT", ":authority: a:80 HTTP/1.1\r\nHost: a\r\n\r\nGET /admin HTTP/1.1\r\nHost: a")
-		}, any(protocol)},
+		}, either(protocol)},
 		{"4.1 an unknown type is ignored", func(r *raw) { r.must(r.WriteRawFrame(0x16, 0, 0, []byte("x"))); r.ping() }, fine},
 		{"4.1 unknown flags are ignored", func(r *raw) { r.must(r.WriteRawFrame(http2.FramePing, 0xfe&^1, 0, make([]byte, 8))) }, fine},
 		{"4.1 the reserved bit is ignored", func(r *raw) {
 			r.send(append([]byte{0, 0, 8, 6, 0, 0x80, 0, 0, 0}, make([]byte, 8)...))
 		}, fine},
 		{"4.2 a DATA frame of 16384 bytes", func(r *raw) { r.headers(1, false, body...); r.data(1, true, 16384) }, ok},
-		{"4.2 a DATA frame that is larger", func(r *raw) { r.headers(1, false, held...); r.data(1, true, 16385) }, any(size)},
+		{"4.2 a DATA frame that is larger", func(r *raw) { r.headers(1, false, held...); r.data(1, true, 16385) }, either(size)},
 		{"4.2 a HEADERS frame that is larger", func(r *raw) { r.must(r.WriteRawFrame(http2.FrameHeaders, 5, 1, make([]byte, 16385))) }, dead(size)},
 		{"4.3 a block that is none", func(r *raw) {
 			r.must(r.WriteRawFrame(http2.FrameHeaders, 5, 1, []byte{0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}))
@@ -77,14 +82,14 @@ func TestRFC9113(t *testing.T) {
 			r.headers(3, true, get...)
 		}, dead(protocol)},
 
-		{"5.1 idle: DATA", func(r *raw) { r.data(1, true, 1) }, any(protocol)},
+		{"5.1 idle: DATA", func(r *raw) { r.data(1, true, 1) }, either(protocol)},
 		{"5.1 idle: RST_STREAM", func(r *raw) { r.must(r.WriteRSTStream(1, http2.ErrCodeCancel)) }, dead(protocol)},
 		{"5.1 idle: WINDOW_UPDATE", func(r *raw) { r.must(r.WriteWindowUpdate(1, 1)) }, dead(protocol)},
 		{"5.1 idle: CONTINUATION", func(r *raw) { r.must(r.WriteContinuation(1, true, r.block(get...))) }, dead(protocol)},
-		{"5.1 half-closed (remote): DATA", func(r *raw) { r.headers(1, true, get...); r.data(1, true, 1) }, append(any(closed), "status 200")},
-		{"5.1 half-closed (remote): HEADERS", func(r *raw) { r.hold(); r.headers(1, true, get...); r.headers(1, true, get...) }, any(closed, protocol)},
-		{"5.1 closed: HEADERS", func(r *raw) { r.headers(1, true, get...); r.wait200(1); r.headers(1, true, get...) }, any(closed, protocol)},
-		{"5.1 closed: DATA", func(r *raw) { r.headers(1, true, get...); r.wait200(1); r.data(1, true, 1) }, any(closed)},
+		{"5.1 half-closed (remote): DATA", func(r *raw) { r.headers(1, true, get...); r.data(1, true, 1) }, append(either(closed), "status 200")},
+		{"5.1 half-closed (remote): HEADERS", func(r *raw) { r.hold(); r.headers(1, true, get...); r.headers(1, true, get...) }, either(closed, protocol)},
+		{"5.1 closed: HEADERS", func(r *raw) { r.headers(1, true, get...); r.wait200(1); r.headers(1, true, get...) }, either(closed, protocol)},
+		{"5.1 closed: DATA", func(r *raw) { r.headers(1, true, get...); r.wait200(1); r.data(1, true, 1) }, either(closed)},
 		{"5.1 closed: CONTINUATION", func(r *raw) {
 			r.headers(1, true, get...)
 			r.wait200(1)
@@ -119,8 +124,8 @@ func TestRFC9113(t *testing.T) {
 			r.must(r.WriteHeaders(http2.HeadersFrameParam{
 				StreamID: 1, BlockFragment: r.block(get...), EndStream: true, EndHeaders: true, Priority: http2.PriorityParam{StreamDep: 1, Weight: 1},
 			}))
-		}, any(protocol)},
-		{"5.3.1 a stream that depends on itself, PRIORITY", func(r *raw) { r.must(r.WritePriority(1, http2.PriorityParam{StreamDep: 1})) }, any(protocol)},
+		}, either(protocol)},
+		{"5.3.1 a stream that depends on itself, PRIORITY", func(r *raw) { r.must(r.WritePriority(1, http2.PriorityParam{StreamDep: 1})) }, either(protocol)},
 		{"5.4.1 GOAWAY precedes hanging up", func(r *raw) { r.must(r.WriteRawFrame(http2.FramePing, 0, 1, make([]byte, 8))) }, []string{"goaway " + protocol}},
 		{"5.5 unknown settings are ignored", func(r *raw) { r.must(r.WriteSettings(http2.Setting{ID: 0xff, Val: 1})); r.ping() }, fine},
 
@@ -128,7 +133,7 @@ func TestRFC9113(t *testing.T) {
 		{"6.1 too much padding", func(r *raw) {
 			r.headers(1, false, held...)
 			r.must(r.WriteRawFrame(http2.FrameData, 9, 1, []byte{6, 'a', 'b', 0, 0}))
-		}, any(protocol)},
+		}, either(protocol)},
 		{"6.1 padding", func(r *raw) {
 			r.headers(1, false, body...)
 			r.must(r.WriteDataPadded(1, true, []byte("a"), make([]byte, 200)))
@@ -136,14 +141,14 @@ func TestRFC9113(t *testing.T) {
 		{"6.2 HEADERS on stream 0", func(r *raw) { r.must(r.WriteRawFrame(http2.FrameHeaders, 5, 0, r.block(get...))) }, dead(protocol)},
 		{"6.2 HEADERS with too much padding", func(r *raw) {
 			r.must(r.WriteRawFrame(http2.FrameHeaders, 0xd, 1, append([]byte{200}, r.block(get...)...)))
-		}, any(protocol)},
+		}, either(protocol)},
 		{"6.2 HEADERS with a priority and padding", func(r *raw) {
 			r.must(r.WriteHeaders(http2.HeadersFrameParam{
 				StreamID: 1, BlockFragment: r.block(get...), EndStream: true, EndHeaders: true, PadLength: 9, Priority: http2.PriorityParam{StreamDep: 3, Weight: 200},
 			}))
 		}, ok},
 		{"6.3 PRIORITY on stream 0", func(r *raw) { r.must(r.WriteRawFrame(http2.FramePriority, 0, 0, make([]byte, 5))) }, dead(protocol)},
-		{"6.3 PRIORITY of 4 bytes", func(r *raw) { r.must(r.WriteRawFrame(http2.FramePriority, 0, 1, make([]byte, 4))) }, any(size)},
+		{"6.3 PRIORITY of 4 bytes", func(r *raw) { r.must(r.WriteRawFrame(http2.FramePriority, 0, 1, make([]byte, 4))) }, either(size)},
 		{"6.3 PRIORITY of an idle stream", func(r *raw) {
 			r.must(r.WritePriority(7, http2.PriorityParam{StreamDep: 3}))
 			r.headers(1, true, get...)
@@ -190,7 +195,7 @@ func TestRFC9113(t *testing.T) {
 		{"6.9 a stream's increment of 0", func(r *raw) {
 			r.hold()
 			r.must(r.WriteRawFrame(http2.FrameWindowUpdate, 0, 1, make([]byte, 4)))
-		}, any(protocol)},
+		}, either(protocol)},
 		{"6.9 WINDOW_UPDATE of 3 bytes", func(r *raw) { r.must(r.WriteRawFrame(http2.FrameWindowUpdate, 0, 0, make([]byte, 3))) }, dead(size)},
 		{"6.9.1 a window beyond 2^31-1", func(r *raw) {
 			r.must(r.WriteWindowUpdate(0, 1<<31-1))
@@ -199,13 +204,13 @@ func TestRFC9113(t *testing.T) {
 		{"6.9.1 a stream's window beyond 2^31-1", func(r *raw) {
 			r.hold()
 			r.must(r.WriteWindowUpdate(1, 1<<31-1))
-		}, any(flow)},
+		}, either(flow)},
 		{"6.9.1 more than the stream's window", func(r *raw) {
 			r.headers(1, false, held...)
 			for range 10 {
 				r.data(1, false, 16384)
 			}
-		}, any(flow)},
+		}, either(flow)},
 		{"6.9.2 a window can become negative", func(r *raw) {
 			r.must(r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 3}))
 			r.headers(1, false, body...)
@@ -259,42 +264,42 @@ func TestRFC9113(t *testing.T) {
 		{"8.1 a pseudo-header in a trailer", func(r *raw) {
 			r.headers(1, false, body...)
 			r.headers(1, true, ":method: GET")
-		}, append(any(protocol), "status 200")},
-		{"8.2.1 a name in upper case", func(r *raw) { r.headers(1, true, with(get, "X-Upper: 1")...) }, any(protocol)},
-		{"8.2.1 a name with a space", func(r *raw) { r.headers(1, true, with(get, "x y: 1")...) }, any(protocol)},
-		{"8.2.1 a value with a line end", func(r *raw) { r.headers(1, true, with(get, "x: a\r\nb: c")...) }, any(protocol)},
-		{"8.2.1 a value that begins with a space", func(r *raw) { r.headers(1, true, with(get, "x:  a")...) }, any(protocol)},
-		{"8.2.2 connection", func(r *raw) { r.headers(1, true, with(get, "connection: keep-alive")...) }, any(protocol)},
-		{"8.2.2 transfer-encoding", func(r *raw) { r.headers(1, false, with(body, "transfer-encoding: chunked")...) }, any(protocol)},
+		}, append(either(protocol), "status 200")},
+		{"8.2.1 a name in upper case", func(r *raw) { r.headers(1, true, with(get, "X-Upper: 1")...) }, either(protocol)},
+		{"8.2.1 a name with a space", func(r *raw) { r.headers(1, true, with(get, "x y: 1")...) }, either(protocol)},
+		{"8.2.1 a value with a line end", func(r *raw) { r.headers(1, true, with(get, "x: a\r\nb: c")...) }, either(protocol)},
+		{"8.2.1 a value that begins with a space", func(r *raw) { r.headers(1, true, with(get, "x:  a")...) }, either(protocol)},
+		{"8.2.2 connection", func(r *raw) { r.headers(1, true, with(get, "connection: keep-alive")...) }, either(protocol)},
+		{"8.2.2 transfer-encoding", func(r *raw) { r.headers(1, false, with(body, "transfer-encoding: chunked")...) }, either(protocol)},
 		{"8.2.2 te: trailers", func(r *raw) { r.headers(1, true, with(get, "te: trailers")...) }, ok},
-		{"8.2.2 te: gzip", func(r *raw) { r.headers(1, true, with(get, "te: trailers, deflate")...) }, any(protocol)},
-		{"8.3 an unknown pseudo-header", func(r *raw) { r.headers(1, true, with([]string{":test: 1"}, get...)...) }, any(protocol)},
-		{"8.3 a response's pseudo-header", func(r *raw) { r.headers(1, true, with(get, ":status: 200")...) }, any(protocol)},
+		{"8.2.2 te: gzip", func(r *raw) { r.headers(1, true, with(get, "te: trailers, deflate")...) }, either(protocol)},
+		{"8.3 an unknown pseudo-header", func(r *raw) { r.headers(1, true, with([]string{":test: 1"}, get...)...) }, either(protocol)},
+		{"8.3 a response's pseudo-header", func(r *raw) { r.headers(1, true, with(get, ":status: 200")...) }, either(protocol)},
 		{"8.3 a pseudo-header behind a field", func(r *raw) {
 			r.headers(1, true, ":method: GET", ":scheme: http", "x: 1", ":path: /", ":authority: a")
-		}, any(protocol)},
-		{"8.3.1 an empty path", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: ", ":authority: a") }, any(protocol)},
-		{"8.3.1 no method", func(r *raw) { r.headers(1, true, get[1:]...) }, any(protocol)},
-		{"8.3.1 no scheme", func(r *raw) { r.headers(1, true, get[0], get[2], get[3]) }, any(protocol)},
-		{"8.3.1 no path", func(r *raw) { r.headers(1, true, get[0], get[1], get[3]) }, any(protocol)},
-		{"8.3.1 two methods", func(r *raw) { r.headers(1, true, with(get, ":method: GET")...) }, any(protocol)},
-		{"8.3.1 two paths", func(r *raw) { r.headers(1, true, with(get, ":path: /")...) }, any(protocol)},
-		{"8.3.1 a path with a space", func(r *raw) { r.headers(1, true, get[0], get[1], ":path: /a b", get[3]) }, any(protocol)},
+		}, either(protocol)},
+		{"8.3.1 an empty path", func(r *raw) { r.headers(1, true, ":method: GET", ":scheme: http", ":path: ", ":authority: a") }, either(protocol)},
+		{"8.3.1 no method", func(r *raw) { r.headers(1, true, get[1:]...) }, either(protocol)},
+		{"8.3.1 no scheme", func(r *raw) { r.headers(1, true, get[0], get[2], get[3]) }, either(protocol)},
+		{"8.3.1 no path", func(r *raw) { r.headers(1, true, get[0], get[1], get[3]) }, either(protocol)},
+		{"8.3.1 two methods", func(r *raw) { r.headers(1, true, with(get, ":method: GET")...) }, either(protocol)},
+		{"8.3.1 two paths", func(r *raw) { r.headers(1, true, with(get, ":path: /")...) }, either(protocol)},
+		{"8.3.1 a path with a space", func(r *raw) { r.headers(1, true, get[0], get[1], ":path: /a b", get[3]) }, either(protocol)},
 		{"8.3.1 a host in place of an authority", func(r *raw) { r.headers(1, true, with(get[:3], "host: a.test")...) }, ok},
-		{"8.3.1 two hosts", func(r *raw) { r.headers(1, true, with(get, "host: a.test", "host: b.test")...) }, any(protocol)},
+		{"8.3.1 two hosts", func(r *raw) { r.headers(1, true, with(get, "host: a.test", "host: b.test")...) }, either(protocol)},
 		{"8.3.1 OPTIONS *", func(r *raw) { r.headers(1, true, ":method: OPTIONS", ":scheme: http", ":path: *", ":authority: a") }, ok},
 		{"8.1.1 less than content-length", func(r *raw) {
 			r.headers(1, false, with(body, "content-length: 2")...)
 			r.data(1, true, 1)
-		}, append(any(protocol), "status 200")},
+		}, append(either(protocol), "status 200")},
 		{"8.1.1 more than content-length", func(r *raw) {
 			r.headers(1, false, with(body, "content-length: 1")...)
 			r.data(1, true, 2)
-		}, append(any(protocol), "status 200")},
-		{"8.1.1 content-length without content", func(r *raw) { r.headers(1, true, with(body, "content-length: 1")...) }, any(protocol)},
-		{"8.1.1 two content-lengths", func(r *raw) { r.headers(1, false, with(body, "content-length: 1", "content-length: 2")...) }, any(protocol)},
+		}, append(either(protocol), "status 200")},
+		{"8.1.1 content-length without content", func(r *raw) { r.headers(1, true, with(body, "content-length: 1")...) }, either(protocol)},
+		{"8.1.1 two content-lengths", func(r *raw) { r.headers(1, false, with(body, "content-length: 1", "content-length: 2")...) }, either(protocol)},
 		{"8.5 CONNECT", func(r *raw) { r.headers(1, false, ":method: CONNECT", ":authority: a:1") }, ok},
-		{"8.5 CONNECT with a path", func(r *raw) { r.headers(1, false, with([]string{":method: CONNECT"}, get[1:]...)...) }, any(protocol)},
+		{"8.5 CONNECT with a path", func(r *raw) { r.headers(1, false, with([]string{":method: CONNECT"}, get[1:]...)...) }, either(protocol)},
 		{"10.5 a head that is too long is answered", func(r *raw) {
 			lines := get
 			for i := range 30 {

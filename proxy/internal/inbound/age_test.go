@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/door"
+	"github.com/weftmesh/weft/proxy/internal/door/doortest"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
@@ -101,25 +102,6 @@ func TestAgeOfTheConfiguration(t *testing.T) {
 		const age = 8 * time.Minute // sooner than it ends for idleness
 		in := &Inbound{log: slog.New(slog.DiscardHandler)}
 		in.cfg.Inbound.Server.MaxConnectionAge = age
-		d := in.newDoor()
-		near, far := net.Pipe()
-		go d.Serve(far, door.HTTP2, func(message.Client) {}, func() {})
-		c := h2.Client(near, h2.Config{})
-		go func() { _ = c.Run() }()
-		pass := func(d time.Duration) {
-			time.Sleep(d) //nolint:forbidigo // virtual time
-			synctest.Wait()
-		}
-		pass(age - age/8) // an age is spread by a tenth
-		if !c.Usable() {
-			t.Error("it is told to leave before it is old")
-		}
-		pass(age / 4)
-		if c.Usable() {
-			t.Errorf("after %v it takes requests still", age+age/8)
-		}
-		<-d.Shutdown()
-		c.Close()
-		synctest.Wait()
+		doortest.EndsByAge(t, in.newDoor(), age)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -13,15 +14,22 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/origdst"
 )
 
-func TestDrain(t *testing.T) {
-	inside, finish := make(chan struct{}), make(chan struct{})
-	web := app(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// slowApp says "done", to a request for /slow when finish is closed; inside is closed
+// when that has come.
+func slowApp(t *testing.T) (web netip.AddrPort, inside, finish chan struct{}) {
+	t.Helper()
+	inside, finish = make(chan struct{}), make(chan struct{})
+	return app(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			close(inside)
 			<-finish
 		}
 		_, _ = io.WriteString(w, "done")
-	}))
+	})), inside, finish
+}
+
+func TestDrain(t *testing.T) {
+	web, inside, finish := slowApp(t)
 	echo := tcpApp(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
 	w := newWorld(t, open).run()
 	friend := w.ca.Local(t, alice)

@@ -3,7 +3,6 @@ package inbound
 import (
 	"errors"
 	"io"
-	"net/http"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -82,14 +81,7 @@ func (p *peer2) goneAway() uint32 {
 // one is told, too, may still begin what was on its way, and gets its answers whole
 // before the end (98, 99).
 func TestDrainOfHTTP2(t *testing.T) {
-	inside, finish := make(chan struct{}), make(chan struct{})
-	web := app(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" {
-			close(inside)
-			<-finish
-		}
-		_, _ = io.WriteString(w, "done")
-	}))
+	web, inside, finish := slowApp(t)
 	w := newWorld(t, open).run()
 	idle, busy := w.peer2(web.Port()), w.peer2(web.Port())
 	idle.ask(1, "/")

@@ -61,17 +61,8 @@ func TestTwoProxiesNoApplicationOverHTTP2(t *testing.T) {
 func TestBytesAreCountedByZone(t *testing.T) {
 	const db, n = "db.shop.svc.cluster.local:5432", 100_000
 	r := start(t)
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		c, err := lis.Accept()
-		if err != nil {
-			return
-		}
-		_, _ = io.Copy(c, c)
-		_ = c.Close()
-	}()
-	far := plain(addrPort(lis))
+	at := acceptEach(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
+	far := plain(at)
 	far.MetricLabels = map[string]string{"zone_locality": "remote"}
 	near := plain(serveHTTP(t, echo("a")).addr)
 	near.MetricLabels = map[string]string{"zone_locality": "local"}

@@ -19,22 +19,14 @@ import (
 func TestPlainBytesAreSpliced(t *testing.T) {
 	r := start(t)
 	const db = "db.shop.svc.cluster.local:5432"
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
-		}
-	}()
+	at := acceptEach(t, func(c net.Conn) {
+		_, _ = io.Copy(c, c)
+	})
 	r.controls.set(func() { r.controls.policies[db] = opaquePolicy(db) })
-	r.controls.service(db, plain(addrPort(lis)))
+	r.controls.service(db, plain(at))
 	for name, open := range map[string]func() net.Conn{
 		"an opaque port":             func() net.Conn { conn, br := r.connect(db); return buffered(conn, br) },
-		"what was looked at in vain": func() net.Conn { conn, br := r.redirected(addrPort(lis)); return buffered(conn, br) },
+		"what was looked at in vain": func() net.Conn { conn, br := r.redirected(at); return buffered(conn, br) },
 		"a policy for an address":    func() net.Conn { return r.redirectedTo(t, db) },
 	} {
 		t.Run(name, func(t *testing.T) {

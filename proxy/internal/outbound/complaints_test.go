@@ -37,20 +37,11 @@ func TestLateHTTPIsCarried(t *testing.T) {
 func TestOpaquePortsAreNotLookedAt(t *testing.T) {
 	r := start(t)
 	const mail = "mail.shop.svc.cluster.local:25"
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "220 hi\r\n")
-			_ = c.Close()
-		}
-	}()
+	at := acceptEach(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, "220 hi\r\n")
+	})
 	r.controls.set(func() { r.controls.policies[mail] = opaquePolicy(mail) })
-	r.controls.service(mail, plain(addrPort(lis)))
+	r.controls.service(mail, plain(at))
 	_, br := r.connect(mail)
 	if line, err := br.ReadString('\n'); err != nil || line != "220 hi\r\n" {
 		t.Errorf("got %q, %v", line, err)

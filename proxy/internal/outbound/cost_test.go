@@ -3,7 +3,6 @@ package outbound
 import (
 	"flag"
 	"net"
-	"net/netip"
 	"os/exec"
 	"runtime"
 	"testing"
@@ -74,24 +73,4 @@ func testAllocations(t *testing.T) {
 			}
 		})
 	}
-}
-
-// acceptEach serves each connection with handle, which gets it until its end.
-func acceptEach(t *testing.T, handle func(net.Conn)) netip.AddrPort {
-	t.Helper()
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				handle(c)
-			}()
-		}
-	}()
-	return addrPort(lis)
 }

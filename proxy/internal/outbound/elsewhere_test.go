@@ -3,6 +3,7 @@ package outbound
 import (
 	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -100,22 +101,13 @@ func TestTwoProxiesOneApplicationEndsUnderLoad(t *testing.T) {
 // and once.
 func TestTwoProxiesOneApplicationBreaksOff(t *testing.T) {
 	p := startPair(t, "all-authenticated")
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = http.ReadRequest(bufio.NewReader(c))
-			_ = c.Close()
-		}
-	}()
+	at := acceptEach(t, func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+	})
 	a := serveHTTP(t, echo("a")).addr
 	p.exposeAll(t, web, a)
 	p.warm(t)
-	p.exposeAll(t, web, a, addrPort(lis))
+	p.exposeAll(t, web, a, at)
 	l := p.load(2, "http://web.shop.svc.cluster.local/", "")
 	eventually(t, "requests are served", func() bool { return l.ok.Load() > 100 })
 	l.end(t)

@@ -75,27 +75,16 @@ func TestIngressRequestsOneByOne(t *testing.T) {
 // opaque nothing is waited for: its server may speak first (complaint E1).
 func TestIngressBytes(t *testing.T) {
 	r := start(t, ingress, func(c *config.Config) { c.Outbound.DetectTimeout = time.Hour })
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.WriteString(c, "220 hi\n")
-				_, _ = io.Copy(c, c)
-				_ = c.Close()
-			}()
-		}
-	}()
-	conn, br := r.redirected(addrPort(lis))
+	at := acceptEach(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, "220 hi\n")
+		_, _ = io.Copy(c, c)
+	})
+	conn, br := r.redirected(at)
 	_, _ = io.WriteString(conn, "these are no requests\n")
 	wantLines(t, br, "220 hi\n", "these are no requests\n")
 	marked := netip.MustParseAddrPort("127.0.0.9:25")
 	const mail = "mail.shop.svc.cluster.local:25"
-	r.controls.service(mail, plain(addrPort(lis)))
+	r.controls.service(mail, plain(at))
 	r.controls.set(func() { r.controls.policies[marked.String()] = opaquePolicy(mail) })
 	_, br = r.redirected(marked)
 	wantLines(t, br, "220 hi\n")

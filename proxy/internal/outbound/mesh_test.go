@@ -188,6 +188,26 @@ func listenLoopback(t *testing.T) net.Listener {
 
 func addrPort(l net.Listener) netip.AddrPort { return l.Addr().(*net.TCPAddr).AddrPort() }
 
+// acceptEach serves each connection with handle, which gets it until its end.
+func acceptEach(t *testing.T, handle func(net.Conn)) netip.AddrPort {
+	t.Helper()
+	lis := listenLoopback(t)
+	t.Cleanup(func() { _ = lis.Close() })
+	go func() {
+		for {
+			c, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				handle(c)
+			}()
+		}
+	}()
+	return addrPort(lis)
+}
+
 // failfast is how long a request waits for an endpoint. On a busy machine a
 // connection to a good one may take a second.
 const failfast = 3 * time.Second

@@ -178,24 +178,13 @@ func TestTwoProxiesCarryGRPC(t *testing.T) {
 
 func TestTwoProxiesCarryBytesAndUpgrades(t *testing.T) {
 	p := startPair(t, "all-authenticated")
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.WriteString(c, "ready\n") // a server that speaks first
-				_, _ = io.Copy(c, c)
-				_ = c.Close()
-			}()
-		}
-	}()
+	at := acceptEach(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, "ready\n") // a server that speaks first
+		_, _ = io.Copy(c, c)
+	})
 	const db = "db.shop.svc.cluster.local:5432"
 	p.controls.set(func() { p.controls.policies[db] = opaquePolicy(db) })
-	p.expose(db, addrPort(lis))
+	p.expose(db, at)
 	conn, br := p.connect(db)
 	if line, err := br.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("got %q, %v", line, err)

@@ -117,32 +117,21 @@ func TestForwardToADeadAddressIsToldAtOnce(t *testing.T) {
 
 func TestConnectMeantForAnotherProxy(t *testing.T) {
 	r := start(t)
-	other := listenLoopback(t)
-	t.Cleanup(func() { _ = other.Close() })
-	go func() {
-		for {
-			c, err := other.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				br := bufio.NewReader(c)
-				req, err := http.ReadRequest(br)
-				if err != nil {
-					return
-				}
-				if req.Host != "far.example:443" {
-					_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-					return
-				}
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Other: 1\r\n\r\n")
-				line, _ := br.ReadString('\n')
-				_, _ = fmt.Fprintf(c, "got %s", line)
-			}()
+	other := acceptEach(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
+		req, err := http.ReadRequest(br)
+		if err != nil {
+			return
 		}
-	}()
-	conn, br := r.redirected(addrPort(other))
+		if req.Host != "far.example:443" {
+			_, _ = io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Other: 1\r\n\r\n")
+		line, _ := br.ReadString('\n')
+		_, _ = fmt.Fprintf(c, "got %s", line)
+	})
+	conn, br := r.redirected(other)
 	_, _ = fmt.Fprint(conn, "CONNECT far.example:443 HTTP/1.1\r\nHost: far.example:443\r\n\r\n")
 	res, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil || res.StatusCode != 200 || res.Header.Get("X-Other") != "1" || res.Header.Get("Content-Length") != "" {
@@ -152,11 +141,11 @@ func TestConnectMeantForAnotherProxy(t *testing.T) {
 	if line, err := br.ReadString('\n'); err != nil || line != "got hello\n" {
 		t.Errorf("got %q, %v", line, err)
 	}
-	conn, br = r.redirected(addrPort(other))
+	conn, br = r.redirected(other)
 	if res, body := ask(t, conn, br, "CONNECT near.example:443 HTTP/1.1\r\nHost: near.example:443\r\n\r\n"); res.StatusCode != 403 || body != "no" {
 		t.Errorf("a refusal became %d %q", res.StatusCode, body)
 	}
-	conn, br = r.redirected(addrPort(other))
+	conn, br = r.redirected(other)
 	if res, _ := ask(t, conn, br, "CONNECT http://x/ HTTP/1.1\r\nHost: x\r\n\r\n"); res.StatusCode != 400 {
 		t.Errorf("a malformed CONNECT got %d", res.StatusCode)
 	}

@@ -24,40 +24,28 @@ import (
 // answers with what it saw and by which connection.
 func heads(t *testing.T) netip.AddrPort {
 	t.Helper()
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
 	var conns atomic.Int64
-	go func() {
+	return acceptEach(t, func(c net.Conn) {
+		n := conns.Add(1)
+		br := bufio.NewReader(c)
 		for {
-			c, err := lis.Accept()
-			if err != nil {
+			var head strings.Builder
+			for {
+				line, err := br.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if line == "\r\n" {
+					break
+				}
+				head.WriteString(line)
+			}
+			body := fmt.Sprintf("%d|%s", n, head.String())
+			if _, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 				return
 			}
-			n := conns.Add(1)
-			go func() {
-				defer func() { _ = c.Close() }()
-				br := bufio.NewReader(c)
-				for {
-					var head strings.Builder
-					for {
-						line, err := br.ReadString('\n')
-						if err != nil {
-							return
-						}
-						if line == "\r\n" {
-							break
-						}
-						head.WriteString(line)
-					}
-					body := fmt.Sprintf("%d|%s", n, head.String())
-					if _, err := fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
-						return
-					}
-				}
-			}()
 		}
-	}()
-	return addrPort(lis)
+	})
 }
 
 func sawOn(body string) (conn, head string) {
@@ -119,24 +107,13 @@ func TestConnectionsOfHosts(t *testing.T) {
 
 func TestConnectAnswersLoseTheirFraming(t *testing.T) {
 	r := start(t)
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
-					return
-				}
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\nraw")
-			}()
+	at := acceptEach(t, func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+			return
 		}
-	}()
-	conn, br := r.redirected(addrPort(lis))
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\nraw")
+	})
+	conn, br := r.redirected(at)
 	_, _ = io.WriteString(conn, "CONNECT other:443 HTTP/1.1\r\nHost: other:443\r\n\r\n")
 	res, err := http.ReadResponse(br, &http.Request{Method: http.MethodConnect})
 	if err != nil || res.StatusCode != 200 || res.Header.Get("X-A") != "b" || res.Header.Get("Content-Length") != "" || len(res.TransferEncoding) > 0 {
@@ -149,7 +126,7 @@ func TestConnectAnswersLoseTheirFraming(t *testing.T) {
 		"CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT http://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
 		"CONNECT x:443 HTTP/1.0\r\nHost: x:443\r\n\r\n", "CONNECT x HTTP/1.1\r\nHost: x\r\n\r\n", "GET x:443 HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
-		conn, br := r.redirected(addrPort(lis))
+		conn, br := r.redirected(at)
 		if res, _ := ask(t, conn, br, bad); res.StatusCode != 400 || res.ContentLength != 0 {
 			t.Errorf("%q: %d", bad, res.StatusCode)
 		}
@@ -282,34 +259,23 @@ func TestHTTP2WithoutAnAuthority(t *testing.T) {
 // a 502.
 func TestResetsReachWhoCanHearThem(t *testing.T) {
 	r := start(t)
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
+	at := acceptEach(t, func(c net.Conn) {
+		if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+			return
+		}
+		fr := http2.NewFramer(c, c)
+		_ = fr.WriteSettings()
 		for {
-			c, err := lis.Accept()
+			f, err := fr.ReadFrame()
 			if err != nil {
 				return
 			}
-			go func() {
-				defer func() { _ = c.Close() }()
-				if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
-					return
-				}
-				fr := http2.NewFramer(c, c)
-				_ = fr.WriteSettings()
-				for {
-					f, err := fr.ReadFrame()
-					if err != nil {
-						return
-					}
-					if h, ok := f.(*http2.HeadersFrame); ok {
-						_ = fr.WriteRSTStream(h.StreamID, http2.ErrCodeEnhanceYourCalm)
-					}
-				}
-			}()
+			if h, ok := f.(*http2.HeadersFrame); ok {
+				_ = fr.WriteRSTStream(h.StreamID, http2.ErrCodeEnhanceYourCalm)
+			}
 		}
-	}()
-	r.controls.service(web, hintedH2(addrPort(lis)))
+	})
+	r.controls.service(web, hintedH2(at))
 	r.controls.set(func() {
 		p := servicePolicy(web)
 		r.controls.policies["127.0.0.9:80"] = p

@@ -184,18 +184,9 @@ func TestOpaqueBytesOverMutualTLS(t *testing.T) {
 
 func TestServerSpeaksFirstOnAnOpaquePort(t *testing.T) {
 	const authority = "mail.shop.svc.cluster.local:25"
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		for {
-			c, err := lis.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "220 hi\n")
-			_ = c.Close()
-		}
-	}()
+	at := acceptEach(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, "220 hi\n")
+	})
 	for _, way := range []string{"policy", "profile", "detect timeout"} {
 		t.Run(way, func(t *testing.T) {
 			wait := time.Hour // for the client's first bytes, which do not come
@@ -209,7 +200,7 @@ func TestServerSpeaksFirstOnAnOpaquePort(t *testing.T) {
 			case "profile":
 				r.controls.set(func() { r.controls.profiles[authority] = &destpb.DestinationProfile{OpaqueProtocol: true} })
 			}
-			r.controls.service(authority, plain(addrPort(lis)))
+			r.controls.service(authority, plain(at))
 			_, br := r.connect(authority)
 			if line, err := br.ReadString('\n'); err != nil || line != "220 hi\n" {
 				t.Errorf("got %q, %v", line, err)
@@ -221,18 +212,9 @@ func TestServerSpeaksFirstOnAnOpaquePort(t *testing.T) {
 func TestManyBytesArriveWhole(t *testing.T) {
 	r := start(t)
 	const authority = "db.shop.svc.cluster.local:5432"
-	lis := listenLoopback(t)
-	t.Cleanup(func() { _ = lis.Close() })
-	go func() {
-		c, err := lis.Accept()
-		if err != nil {
-			return
-		}
-		_, _ = io.Copy(c, c)
-		_ = c.Close()
-	}()
+	at := acceptEach(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 	r.controls.set(func() { r.controls.policies[authority] = opaquePolicy(authority) })
-	r.controls.service(authority, plain(addrPort(lis)))
+	r.controls.service(authority, plain(at))
 	conn, br := r.connect(authority)
 	data := make([]byte, 4<<20)
 	rng := rand.NewChaCha8([32]byte{1})
