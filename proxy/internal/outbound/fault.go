@@ -108,7 +108,7 @@ func faultOf(err error) fault {
 		return bad(504, codes.DeadlineExceeded, true, timedOut, "REQUEST_TIMEOUT")
 	case errors.As(err, &dial) && dial.Timeout:
 		return bad(504, codes.DeadlineExceeded, true, "i/o", endIO)
-	case errors.As(err, &dispatch):
+	case errors.As(err, &dispatch), is(resolve.ErrForbidden), is(resolve.ErrNoBackend):
 		return bad(502, codes.Unavailable, true, "unexpected", endUnknown)
 	case is(errRequireID):
 		return bad(502, codes.Unavailable, true, "identity required", endUnknown)

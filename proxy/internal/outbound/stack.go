@@ -74,8 +74,7 @@ func (o *Outbound) build(to resolve.Target, p *resolve.Policy) *stack {
 	case resolve.Opaque:
 		// A client that asked for a URI speaks HTTP whatever the policy says of bytes.
 		if len(h1.Routes) == 0 {
-			every := resolve.Route{Ref: p.Opaque.Ref, Rules: []resolve.Rule{{Backends: p.Opaque}}}
-			h1 = resolve.HTTP{Routes: []resolve.Route{every}}
+			h1 = p.Requests()
 			h2 = h1
 		}
 	}

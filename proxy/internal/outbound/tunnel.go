@@ -14,12 +14,6 @@ import (
 	"github.com/weftmesh/weft/proxy/internal/wire"
 )
 
-// What the policy says of a connection that is not HTTP.
-var (
-	errForbidden = errors.New("the policy forbids this connection")
-	errNoBackend = errors.New("the policy has no valid backend for this connection")
-)
-
 // way is where a connection's bytes go.
 type way struct {
 	split   split
@@ -40,21 +34,6 @@ func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w
 	w.told.Opened()
 	end := tell.Well
 	defer func() { w.told.Closed(end) }()
-	switch {
-	case w.invalid:
-		end = tell.InvalidPolicy
-		o.drop(conn, to, errInvalid)
-		return
-	case w.closes == resolve.Forbidden:
-		end = tell.Forbidden
-		o.drop(conn, to, errForbidden)
-		return
-	case w.closes == resolve.NoBackend:
-		end = tell.InvalidBackend
-		o.drop(conn, to, errNoBackend)
-		return
-	}
-	w.split.usedBy(w.use, parent)
 	l, peer, err := o.reach(w, parent)
 	if err != nil {
 		end = endingOf(err)
@@ -66,15 +45,32 @@ func (o *Outbound) carry(conn net.Conn, to resolve.Target, parent resolve.Ref, w
 }
 
 func endingOf(err error) tell.Ending {
-	if _, ok := errors.AsType[*noDispatcher](err); ok {
+	_, unsent := errors.AsType[*noDispatcher](err)
+	switch {
+	case errors.Is(err, errInvalid):
+		return tell.InvalidPolicy
+	case errors.Is(err, resolve.ErrForbidden):
+		return tell.Forbidden
+	case errors.Is(err, resolve.ErrNoBackend), unsent:
 		return tell.InvalidBackend
 	}
 	return tell.Unexpected
 }
 
-// reach connects to an endpoint of the target, another if one cannot be reached.
+// reach connects to an endpoint of the target, another if one cannot be reached. The
+// filters of the route come first, then those of the backend.
 func (o *Outbound) reach(w way, parent resolve.Ref) (*lease, net.Conn, error) {
+	if w.invalid {
+		return nil, nil, errInvalid
+	}
+	if err := w.closes.Err(); err != nil {
+		return nil, nil, err
+	}
+	w.split.usedBy(w.use, parent)
 	b, err := w.split.choose(random)
+	if err == nil {
+		err = b.Closes.Err()
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -168,7 +164,7 @@ func (x *exchange) switched(t *try) error {
 		join(conn, peer)
 	}
 	_ = peer.Close()
-	x.finish(t, nil)
+	x.finish(t, nil, x.o.since())
 	return nil
 }
 

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -329,34 +328,4 @@ func buffered(conn net.Conn, br *bufio.Reader) net.Conn {
 		return detect.Replay(conn, append([]byte(nil), head...))
 	}
 	return conn
-}
-
-// The first filter of an opaque route says why its connections are closed.
-func TestClosedConnectionsAreCountedByReason(t *testing.T) {
-	forbidden := &outpb.OpaqueRoute_Filter{Kind: &outpb.OpaqueRoute_Filter_Forbidden{}}
-	invalid := &outpb.OpaqueRoute_Filter{Kind: &outpb.OpaqueRoute_Filter_Invalid{}}
-	for _, tt := range []struct {
-		filters []*outpb.OpaqueRoute_Filter
-		want    string
-	}{
-		{[]*outpb.OpaqueRoute_Filter{forbidden}, "forbidden"},
-		{[]*outpb.OpaqueRoute_Filter{invalid}, "invalid_backend"},
-		{[]*outpb.OpaqueRoute_Filter{forbidden, invalid}, "forbidden"},
-		{[]*outpb.OpaqueRoute_Filter{invalid, forbidden}, "invalid_backend"},
-		{[]*outpb.OpaqueRoute_Filter{forbidden, {}}, "invalid_policy"}, // none that is known, so none of it is heeded
-	} {
-		r := start(t)
-		const db = "db.shop.svc.cluster.local:5432"
-		p := opaquePolicy(db)
-		p.GetProtocol().GetOpaque().GetRoutes()[0].GetRules()[0].Filters = tt.filters
-		to := netip.MustParseAddrPort("127.0.0.9:5432")
-		r.controls.set(func() { r.controls.policies[to.String()] = p })
-		_, br := r.redirected(to)
-		if n, err := br.Read(make([]byte, 1)); n != 0 || err == nil {
-			t.Errorf("%v: the connection was served", tt.filters)
-		}
-		eventually(t, "it is counted", func() bool {
-			return r.series("outbound_tcp_route_close_total", map[string]string{"error": tt.want}) == 1
-		})
-	}
 }

@@ -1,6 +1,10 @@
 package resolve
 
-import "net/netip"
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+)
 
 // A Target is what a client wants to reach: an address, or, when a client asked
 // its proxy by name, an authority (host:port).
@@ -77,6 +81,31 @@ func anySplit(p Policy) Split {
 func forward(ref Ref, e Endpoint) *Policy {
 	split := Split{Ref: ref, Kind: SplitFirst, Backends: []Backend{{Ref: ref, Weight: 1, Forward: &e, Load: DefaultLoad}}}
 	return &Policy{Parent: ref, Protocol: Detect, HTTP1: everything(split), HTTP2: everything(split), Opaque: split}
+}
+
+// Requests is where HTTP goes whose client asked for a URI, though the policy has but
+// bytes for the target: what closes connections answers requests.
+func (p *Policy) Requests() HTTP {
+	to := p.Opaque
+	to.Backends = slices.Clone(to.Backends)
+	for i := range to.Backends {
+		b := &to.Backends[i]
+		b.Filters = append(slices.Clip(b.Filters), b.Closes.answers()...)
+	}
+	return HTTP{Routes: []Route{{Ref: to.Ref, Rules: []Rule{{Filters: p.Closes.answers(), Backends: to}}}}}
+}
+
+// answers are what the closing of a connection is to a request.
+func (c Closing) answers() []Filter {
+	status := http.StatusInternalServerError
+	switch c {
+	case Stays:
+		return nil
+	case Forbidden:
+		status = http.StatusForbidden
+	case NoBackend:
+	}
+	return []Filter{{Fail: &Fail{Status: status, Message: c.Err().Error(), Ratio: 1}}}
 }
 
 // everything sends all requests to the split.

@@ -83,23 +83,11 @@ func (p *Policy) opaque(routes []*outpb.OpaqueRoute) error {
 		return err
 	}
 	p.Opaque.Ref = ref
-	switch d := rule.GetBackends().GetKind().(type) {
-	case *outpb.OpaqueRoute_Distribution_FirstAvailable_:
-		for _, b := range d.FirstAvailable.GetBackends() {
-			if err := p.Opaque.add(SplitFirst, b.GetBackend(), 1, nil); err != nil {
-				return err
-			}
-		}
-	case *outpb.OpaqueRoute_Distribution_RandomAvailable_:
-		for _, b := range d.RandomAvailable.GetBackends() {
-			if err := p.Opaque.add(SplitRandom, b.GetBackend().GetBackend(), b.GetWeight(), nil); err != nil {
-				return err
-			}
-		}
-	case *outpb.OpaqueRoute_Distribution_Empty_:
+	d := rule.GetBackends()
+	if _, none := d.GetKind().(*outpb.OpaqueRoute_Distribution_Empty_); none {
 		return nil
 	}
-	return p.Opaque.check()
+	return addBackends(&p.Opaque, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), closing[*outpb.OpaqueRoute_Filter])
 }
 
 // closer is a filter of connections, of either protocol.
@@ -125,13 +113,20 @@ func closingOf[F closer](filters []F) (Closing, error) {
 	return out, nil
 }
 
-func (s *Split) add(kind SplitKind, b *outpb.Backend, weight uint32, filters []Filter) error {
+// closing reads the filters of a backend.
+func closing[F closer](b *Backend, filters []F) (err error) {
+	b.Closes, err = closingOf(filters)
+	return err
+}
+
+// add makes out, of which the weight and the filters are known, the next backend.
+func (s *Split) add(kind SplitKind, b *outpb.Backend, out Backend) error {
 	ref, err := refOf(b.GetMetadata())
 	if err != nil {
 		return err
 	}
 	s.Kind = kind
-	out := Backend{Ref: ref, Weight: weight, Filters: filters, Load: DefaultLoad}
+	out.Ref, out.Load = ref, DefaultLoad
 	switch k := b.GetKind().(type) {
 	case *outpb.Backend_Forward:
 		e, ok := endpointOf(k.Forward, nil)

@@ -110,7 +110,7 @@ func filtersOf(f *routesv1.Filters) []Filter {
 	for _, m := range f.GetMirrors() {
 		b := &outpb.Backend{}
 		var s Split
-		if m.GetDenominator() == 0 || proto.Unmarshal(m.GetBackend(), b) != nil || s.add(SplitFirst, b, 1, nil) != nil {
+		if m.GetDenominator() == 0 || proto.Unmarshal(m.GetBackend(), b) != nil || s.add(SplitFirst, b, Backend{Weight: 1}) != nil {
 			continue
 		}
 		out = append(out, Filter{Mirror: &Mirror{To: s.Backends[0], Ratio: min(1, float64(m.GetNumerator())/float64(m.GetDenominator()))}})

@@ -1,6 +1,7 @@
 package resolve
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -74,7 +75,7 @@ type Policy struct {
 	Closes   Closing // connections that are not HTTP
 }
 
-// A Closing is why a route closes the connections that it takes.
+// A Closing is why a route, or a backend of it, closes the connections that it takes.
 type Closing uint8
 
 // The reasons: none, a filter that forbids them, and one in place of a backend that
@@ -84,6 +85,24 @@ const (
 	Forbidden
 	NoBackend
 )
+
+// What a policy says of connections that it closes.
+var (
+	ErrForbidden = errors.New("the policy forbids this connection")
+	ErrNoBackend = errors.New("the policy has no valid backend for this connection")
+)
+
+// Err is nil for Stays.
+func (c Closing) Err() error {
+	switch c {
+	case Forbidden:
+		return ErrForbidden
+	case NoBackend:
+		return ErrNoBackend
+	case Stays:
+	}
+	return nil
+}
 
 // A TLSRoute says where TLS connections for some names go, as they are: nobody
 // opens them.
@@ -182,6 +201,7 @@ type Backend struct {
 	Ref     Ref
 	Weight  uint32
 	Filters []Filter
+	Closes  Closing // connections that choose it
 	Forward *Endpoint
 	Path    string // what Destination.Get is asked; "" if Forward
 	Load    Load

@@ -85,7 +85,7 @@ func httpRule(r *outpb.HttpRoute_Rule) (Rule, error) {
 	if _, none := d.GetKind().(*outpb.HttpRoute_Distribution_Empty_); none {
 		return out, nil
 	}
-	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), httpFilters)
+	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), httpFiltered)
 }
 
 func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
@@ -116,10 +116,20 @@ func grpcRule(r *outpb.GrpcRoute_Rule) (Rule, error) {
 	if _, none := d.GetKind().(*outpb.GrpcRoute_Distribution_Empty_); none {
 		return out, nil
 	}
-	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), grpcFilters)
+	return out, addBackends(&out.Backends, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), grpcFiltered)
 }
 
-// filtered is a backend of either protocol, with filters of kind F; weighted is one that
+func httpFiltered(b *Backend, filters []*outpb.HttpRoute_Filter) (err error) {
+	b.Filters, err = httpFilters(filters)
+	return err
+}
+
+func grpcFiltered(b *Backend, filters []*outpb.GrpcRoute_Filter) (err error) {
+	b.Filters, err = grpcFilters(filters)
+	return err
+}
+
+// filtered is a backend of any protocol, with filters of kind F; weighted is one that
 // takes a share.
 type (
 	filtered[F any] interface {
@@ -133,13 +143,13 @@ type (
 )
 
 // addBackends takes those of whichever kind of split there is, and judges the whole.
-func addBackends[B filtered[F], W weighted[B], F any](to *Split, first []B, random []W, read func([]F) ([]Filter, error)) error {
+func addBackends[B filtered[F], W weighted[B], F any](to *Split, first []B, random []W, read func(*Backend, []F) error) error {
 	add := func(kind SplitKind, b B, weight uint32) error {
-		filters, err := read(b.GetFilters())
-		if err != nil {
+		out := Backend{Weight: weight}
+		if err := read(&out, b.GetFilters()); err != nil {
 			return err
 		}
-		return to.add(kind, b.GetBackend(), weight, filters)
+		return to.add(kind, b.GetBackend(), out)
 	}
 	for _, b := range first {
 		if err := add(SplitFirst, b, 1); err != nil {

@@ -36,23 +36,11 @@ func tlsOf(r *outpb.TlsRoute) (TLSRoute, error) {
 	if out.Closes, err = closingOf(rule.GetFilters()); err != nil {
 		return out, err
 	}
-	switch d := rule.GetBackends().GetKind().(type) {
-	case *outpb.TlsRoute_Distribution_FirstAvailable_:
-		for _, b := range d.FirstAvailable.GetBackends() {
-			if err := out.add(SplitFirst, b.GetBackend(), 1, nil); err != nil {
-				return out, err
-			}
-		}
-	case *outpb.TlsRoute_Distribution_RandomAvailable_:
-		for _, b := range d.RandomAvailable.GetBackends() {
-			if err := out.add(SplitRandom, b.GetBackend().GetBackend(), b.GetWeight(), nil); err != nil {
-				return out, err
-			}
-		}
-	case *outpb.TlsRoute_Distribution_Empty_:
+	d := rule.GetBackends()
+	if _, none := d.GetKind().(*outpb.TlsRoute_Distribution_Empty_); none {
 		return out, nil
 	}
-	return out, out.check()
+	return out, addBackends(&out.Split, d.GetFirstAvailable().GetBackends(), d.GetRandomAvailable().GetBackends(), closing[*outpb.TlsRoute_Filter])
 }
 
 func snisOf(all []*tlspb.SniMatch) ([]HostMatch, error) {
