@@ -140,3 +140,23 @@ func TestFiltersOfAGRPCRoute(t *testing.T) {
 		t.Error("the application has seen what was not for it")
 	}
 }
+
+// A change that HTTP cannot carry makes the policy invalid: nothing of it is done, and
+// no endpoint is asked, over either version.
+func TestBrokenHeaderFilters(t *testing.T) {
+	for _, name := range []string{"", "x y", "x\r\ny"} {
+		r := start(t)
+		app := serveHTTP(t, echo("a"))
+		b := balancerOf(web)
+		rule := httpRule(b)
+		rule.Filters = []*outpb.HttpRoute_Filter{changeRequest(&routepb.RequestHeaderModifier{Set: pairsOf(name, "a")})}
+		r.policy(detectPolicy(b, rule, nil))
+		r.controls.service(web, plain(app.addr))
+		for version, client := range map[string]*http.Client{"HTTP/1": r.client(), "HTTP/2": r.http2Client(t)} {
+			res, _ := get(t, client, base+"/")
+			if res.StatusCode != 500 || res.Header.Get("X-From") != "" || !strings.Contains(res.Header.Get("L5d-Proxy-Error"), "invalid client policy") {
+				t.Errorf("%s, %q: %d %v", version, name, res.StatusCode, res.Header)
+			}
+		}
+	}
+}

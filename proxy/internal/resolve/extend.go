@@ -61,21 +61,21 @@ func (r *Rule) extend(e *routesv1.RuleExtension, grpc bool) {
 		r.Filters = append(r.Filters, refuse(grpc, "the route asks for what this proxy does not know"))
 		return
 	}
-	r.Filters = append(r.Filters, filtersOf(e.GetFilters())...)
+	r.Filters = append(r.Filters, filtersOf(e.GetFilters(), grpc)...)
 	for _, b := range e.GetBackends() {
 		if int(b.GetBackend()) >= len(r.Backends.Backends) {
 			r.Filters = append(r.Filters, refuse(grpc, "the route extends a backend that is not there"))
 			return
 		}
 		to := &r.Backends.Backends[b.GetBackend()]
-		to.Filters = append(to.Filters, filtersOf(b.GetFilters())...)
+		to.Filters = append(to.Filters, filtersOf(b.GetFilters(), grpc)...)
 	}
 	r.Timeouts.Attempt = e.GetAttemptTimeout().AsDuration()
 	s := e.GetSessionPersistence()
 	if s == nil {
 		return
 	}
-	if s.GetName() == "" || s.GetKind() != routesv1.SessionPersistence_KIND_COOKIE && s.GetKind() != routesv1.SessionPersistence_KIND_HEADER {
+	if !isToken(s.GetName()) || s.GetKind() != routesv1.SessionPersistence_KIND_COOKIE && s.GetKind() != routesv1.SessionPersistence_KIND_HEADER {
 		r.Filters = append(r.Filters, refuse(grpc, "the route keeps sessions in a way this proxy does not know"))
 		return
 	}
@@ -93,19 +93,27 @@ func refuse(grpc bool, why string) Filter {
 	return Filter{Fail: &Fail{Status: http.StatusInternalServerError, Message: why, Ratio: 1}}
 }
 
-// filtersOf leaves a mirror out that cannot be read: copies must not harm what
-// they are copies of.
-func filtersOf(f *routesv1.Filters) []Filter {
+// filtersOf fails the requests that are to be changed as HTTP cannot have it. It leaves
+// a mirror out that cannot be read: copies must not harm what they are copies of.
+func filtersOf(f *routesv1.Filters, grpc bool) []Filter {
 	var out []Filter
+	add := func(f Filter, err error) {
+		if err != nil {
+			f = refuse(grpc, "the route makes a change that HTTP cannot carry")
+		}
+		out = append(out, f)
+	}
 	if m := f.GetResponseHeaders(); m != nil {
-		out = append(out, Filter{Response: &Modify{Add: headersIn(m.GetAdd()), Set: headersIn(m.GetSet()), Remove: m.GetRemove()}})
+		to := &Modify{Add: headersIn(m.GetAdd()), Set: headersIn(m.GetSet()), Remove: m.GetRemove()}
+		err := to.check()
+		add(Filter{Response: to}, err)
 	}
 	if w := f.GetRewrite(); w != nil {
 		r := &Rewrite{Host: w.GetHost(), Full: w.GetFull()}
 		if p, ok := w.GetPath().(*routesv1.Rewrite_Prefix); ok {
 			r.Prefix = &p.Prefix
 		}
-		out = append(out, Filter{Rewrite: r})
+		add(Filter{Rewrite: r}, r.check())
 	}
 	for _, m := range f.GetMirrors() {
 		b := &outpb.Backend{}

@@ -17,6 +17,8 @@ var errFilter = errors.New("a filter that is not known")
 func httpFilters(all []*outpb.HttpRoute_Filter) ([]Filter, error) {
 	var out []Filter
 	for _, f := range all {
+		var got Filter
+		var err error
 		switch k := f.GetKind().(type) {
 		case *outpb.HttpRoute_Filter_FailureInjector:
 			in := k.FailureInjector
@@ -24,17 +26,20 @@ func httpFilters(all []*outpb.HttpRoute_Filter) ([]Filter, error) {
 			if status < 100 || status > 999 {
 				return nil, fmt.Errorf("an injected status of %d", status)
 			}
-			out = append(out, Filter{Fail: &Fail{Status: status, Message: in.GetMessage(), Ratio: ratioOf(in.GetRatio())}})
+			got.Fail = &Fail{Status: status, Message: in.GetMessage(), Ratio: ratioOf(in.GetRatio())}
 		case *outpb.HttpRoute_Filter_RequestHeaderModifier:
-			out = append(out, Filter{Request: requestModify(k.RequestHeaderModifier)})
+			got.Request, err = modifyOf(k.RequestHeaderModifier)
 		case *outpb.HttpRoute_Filter_ResponseHeaderModifier:
-			m := k.ResponseHeaderModifier
-			out = append(out, Filter{Response: &Modify{Add: fields(m.GetAdd()), Set: fields(m.GetSet()), Remove: m.GetRemove()}})
+			got.Response, err = modifyOf(k.ResponseHeaderModifier)
 		case *outpb.HttpRoute_Filter_Redirect:
-			out = append(out, Filter{Redirect: redirectOf(k.Redirect)})
+			got.Redirect, err = redirectOf(k.Redirect)
 		default:
 			return nil, errFilter
 		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, got)
 	}
 	return out, nil
 }
@@ -47,7 +52,11 @@ func grpcFilters(all []*outpb.GrpcRoute_Filter) ([]Filter, error) {
 			in := k.FailureInjector
 			out = append(out, Filter{Fail: &Fail{Status: int(in.GetCode()), GRPC: true, Message: in.GetMessage(), Ratio: ratioOf(in.GetRatio())}})
 		case *outpb.GrpcRoute_Filter_RequestHeaderModifier:
-			out = append(out, Filter{Request: requestModify(k.RequestHeaderModifier)})
+			m, err := modifyOf(k.RequestHeaderModifier)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, Filter{Request: m})
 		default:
 			return nil, errFilter
 		}
@@ -63,8 +72,17 @@ func ratioOf(r *routepb.Ratio) float64 {
 	return min(1, float64(r.GetNumerator())/float64(r.GetDenominator()))
 }
 
-func requestModify(m *routepb.RequestHeaderModifier) *Modify {
-	return &Modify{Add: fields(m.GetAdd()), Set: fields(m.GetSet()), Remove: m.GetRemove()}
+// modifier is one of either direction.
+type modifier interface {
+	GetAdd() *typespb.Headers
+	GetSet() *typespb.Headers
+	GetRemove() []string
+}
+
+func modifyOf(m modifier) (*Modify, error) {
+	add, set := fields(m.GetAdd()), fields(m.GetSet())
+	out := &Modify{Add: add, Set: set, Remove: m.GetRemove()}
+	return out, out.check()
 }
 
 func fields(h *typespb.Headers) []Header {
@@ -75,13 +93,15 @@ func fields(h *typespb.Headers) []Header {
 	return out
 }
 
-func redirectOf(r *routepb.RequestRedirect) *Redirect {
+func redirectOf(r *routepb.RequestRedirect) (*Redirect, error) {
 	out := &Redirect{Host: r.GetHost(), Port: int(r.GetPort()), Status: int(r.GetStatus())}
 	if out.Status < 300 || out.Status > 399 {
 		out.Status = 301
 	}
 	if r.GetScheme() != nil {
-		out.Scheme = schemeOf(r.GetScheme())
+		if out.Scheme = schemeOf(r.GetScheme()); out.Scheme == "" {
+			return nil, errors.New("a redirect to a scheme that is not known")
+		}
 	}
 	switch p := r.GetPath().GetReplace().(type) {
 	case *routepb.PathModifier_Full:
@@ -89,14 +109,20 @@ func redirectOf(r *routepb.RequestRedirect) *Redirect {
 	case *routepb.PathModifier_Prefix:
 		out.Prefix = &p.Prefix
 	}
-	return out
+	return out, out.check()
 }
 
+// schemeOf is "" for what is none.
 func schemeOf(s *typespb.Scheme) string {
-	if u, ok := s.GetType().(*typespb.Scheme_Unregistered); ok {
-		return lower(u.Unregistered)
+	switch k := s.GetType().(type) {
+	case *typespb.Scheme_Unregistered:
+		if s := lower(k.Unregistered); isScheme(s) {
+			return s
+		}
+	case *typespb.Scheme_Registered_:
+		return lower(typespb.Scheme_Registered_name[int32(k.Registered)])
 	}
-	return lower(s.GetRegistered().String())
+	return ""
 }
 
 func quote(s string) string { return regexp.QuoteMeta(s) }

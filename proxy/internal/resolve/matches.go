@@ -48,7 +48,9 @@ func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
 		}
 	}
 	if m.GetMethod() != nil {
-		out.Method = methodOf(m.GetMethod())
+		if out.Method = methodOf(m.GetMethod()); !isToken(out.Method) {
+			return out, errMatch
+		}
 	}
 	if out.Headers, err = headersOf(m.GetHeaders()); err != nil {
 		return out, err
@@ -97,6 +99,9 @@ func headersOf(all []*routepb.HeaderMatch) ([]Value, error) {
 	var out []Value
 	for _, h := range all {
 		v := Value{Name: h.GetName(), Exact: string(h.GetExact())}
+		if !isToken(v.Name) {
+			return nil, fmt.Errorf("%q is no name of a header to match", v.Name)
+		}
 		switch expr := h.GetValue().(type) {
 		case *routepb.HeaderMatch_Exact:
 		case *routepb.HeaderMatch_Regex:
@@ -112,9 +117,13 @@ func headersOf(all []*routepb.HeaderMatch) ([]Value, error) {
 	return out, nil
 }
 
+// methodOf is "" for what is none.
 func methodOf(m *typespb.HttpMethod) string {
-	if u, ok := m.GetType().(*typespb.HttpMethod_Unregistered); ok {
-		return u.Unregistered
+	switch k := m.GetType().(type) {
+	case *typespb.HttpMethod_Unregistered:
+		return k.Unregistered
+	case *typespb.HttpMethod_Registered_:
+		return typespb.HttpMethod_Registered_name[int32(k.Registered)]
 	}
-	return m.GetRegistered().String()
+	return ""
 }

@@ -300,11 +300,14 @@ func TestRedirectTo(t *testing.T) {
 
 func TestModify(t *testing.T) {
 	h := message.Fields{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}, {Name: "C", Value: "1"}}
-	m := requestModify(&routepb.RequestHeaderModifier{
+	m, err := modifyOf(&routepb.RequestHeaderModifier{
 		Add:    &typespb.Headers{Headers: []*typespb.Headers_Header{{Name: "a", Value: []byte("2")}}},
 		Set:    &typespb.Headers{Headers: []*typespb.Headers_Header{{Name: "b", Value: []byte("2")}}},
 		Remove: []string{"c"},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	m.Apply(&h)
 	if len(h.Values("A")) != 2 || h.Get("B") != "2" || h.Has("C") {
 		t.Errorf("got %v", h)
