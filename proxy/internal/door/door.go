@@ -76,10 +76,18 @@ func New(cfg Config) *Door {
 // HTTP/2 it is called on another goroutine than this one. Serve returns before
 // the end if the connection rests: then it is served by a goroutine of its own.
 func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client), done func()) {
+	var as leaver
 	if kind == Either {
+		as = newcomer{nc}
+		if !d.enter(nil, as) {
+			_ = nc.Close()
+			done()
+			return
+		}
 		var err error
 		if nc, kind, err = find(nc); err != nil {
 			_ = nc.Close()
+			d.leave(as)
 			done()
 			return
 		}
@@ -87,17 +95,23 @@ func (d *Door) Serve(nc net.Conn, kind Kind, handle func(message.Client), done f
 	if kind == HTTP2 {
 		defer done()
 		defer d.survive(nc)
-		d.serve2(nc, handle)
+		d.serve2(nc, as, handle)
 		return
 	}
 	c := h1.NewConn(nc, h1.Config{MaxHead: d.cfg.MaxHead, Handle: func(x *h1.Exchange) { d.safely(x, handle) }})
-	if !d.enter(c) {
+	if !d.enter(as, c) {
 		c.Close()
 		done()
 		return
 	}
 	d.serve1(nc, c, done)
 }
+
+// A newcomer has not said what it speaks: it is idle.
+type newcomer struct{ nc net.Conn }
+
+func (n newcomer) Shutdown() { _ = n.nc.Close() }
+func (n newcomer) Close()    { _ = n.nc.Close() }
 
 // serve1 leaves a connection that rests to a goroutine whose stack is small.
 func (d *Door) serve1(nc net.Conn, c *h1.Conn, done func()) {
@@ -114,11 +128,11 @@ func (d *Door) serve1(nc net.Conn, c *h1.Conn, done func()) {
 	}
 }
 
-func (d *Door) serve2(nc net.Conn, handle func(message.Client)) {
+func (d *Door) serve2(nc net.Conn, as leaver, handle func(message.Client)) {
 	cfg := d.cfg.HTTP2
 	cfg.Handle = func(s *h2.Stream) { d.crew.do(job{s, handle}) }
 	c := h2.Server(nc, cfg)
-	if !d.enter(c) {
+	if !d.enter(as, c) {
 		c.Close()
 		return
 	}
@@ -148,10 +162,14 @@ func (d *Door) safely(c message.Client, handle func(message.Client)) {
 	handle(c)
 }
 
-func (d *Door) enter(c leaver) bool {
+// enter takes a connection in, in place of what it was, if that is not nil. It is too
+// late when the door has been told to end.
+func (d *Door) enter(was, c leaver) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.open, was)
 	if d.ending {
+		d.settle()
 		return false
 	}
 	d.open[c] = struct{}{}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -79,4 +80,74 @@ func TestEither(t *testing.T) {
 		t.Error("served after the end")
 	}
 	d.Close()
+}
+
+// A client that has not said what it speaks, or not wholly, is idle: the door does not
+// wait for it.
+func TestShutdownOfNewcomers(t *testing.T) {
+	for name, said := range map[string]string{"nothing": "", "as both begin": "P", "of the preface": "PRI * HTTP/2.0\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			d := New(Config{})
+			over := make(chan struct{})
+			go d.Serve(far, Either, answer, func() { close(over) })
+			if _, err := io.WriteString(near, said); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			began := time.Now()
+			<-d.Shutdown()
+			<-over
+			if took := time.Since(began); took > 0 {
+				t.Errorf("%s: it took %v", name, took)
+			}
+			if _, err := near.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%s: it was answered", name)
+			}
+		})
+	}
+}
+
+// The door does not forget a connection that it has waited for, nor count it twice.
+func TestCloseOfNewcomers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		d := New(Config{})
+		over := make(chan struct{})
+		go d.Serve(far, Either, answer, func() { close(over) })
+		synctest.Wait()
+		d.Close()
+		<-over
+		<-d.Shutdown()
+		_ = near.Close()
+	})
+}
+
+// A client of either protocol that has said a part of what it wants holds the door for
+// a moment only.
+func TestShutdownOfTheHalfSaid(t *testing.T) {
+	for name, said := range map[string]string{
+		"half a head":    "GET / HTTP/1.1\r\nHo",
+		"a preface only": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"half a frame":   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x10\x01\x04\x00\x00\x00\x01\x00",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			d := New(Config{})
+			over := make(chan struct{})
+			go d.Serve(far, Either, answer, func() { close(over) })
+			go func() { _, _ = io.Copy(io.Discard, near) }()
+			if _, err := io.WriteString(near, said); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			began := time.Now()
+			<-d.Shutdown()
+			<-over
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("%s: it took %v", name, took)
+			}
+			_ = near.Close()
+		})
+	}
 }

@@ -41,6 +41,12 @@ func (c *Conn) Rest(collections uint64) {
 func (c *Conn) woken(err error, began bool) (over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if began {
+		c.half = false
+		if !c.due.IsZero() && err == nil {
+			_ = c.nc.SetReadDeadline(time.Time{}) // the body has its own time
+		}
+	}
 	if c.resting {
 		c.resting = false
 		_ = c.nc.SetReadDeadline(time.Time{}) // if that fails, so does reading

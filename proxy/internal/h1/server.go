@@ -31,6 +31,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	busy    bool        // a request is being served or read
+	half    bool        // and a part of its head is there; the rest is waited for
 	leaving atomic.Bool // is set while mu is held
 	gone    bool        // the client has, or we hung up on it
 	taken   bool        // by a tunnel
@@ -47,6 +48,7 @@ type Conn struct {
 	resting  bool   // it is about to
 	rested   uint64 // how many collections there had been then
 	watching chan struct{}
+	due      time.Time // when a head has to be whole, if the connection is to end
 }
 
 // NewConn returns the server's side of a connection; Serve serves it.
@@ -116,13 +118,16 @@ func (c *Conn) end() {
 }
 
 // Shutdown ends the connection: at once if it is idle, else with the answer to
-// the request that it is busy with.
+// the request that it is busy with. One that is not there yet must come soon.
 func (c *Conn) Shutdown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaving.Store(true)
-	if !c.busy {
+	switch {
+	case !c.busy:
 		_ = c.nc.Close()
+	case c.half:
+		c.hurry()
 	}
 }
 
@@ -205,9 +210,11 @@ func (c *Conn) head() ([]byte, error) {
 		if len(b) > 0 && !begins(b) {
 			return nil, errLine // no need to wait for an end that may not come
 		}
-		looked = len(b)
+		if looked = len(b); looked+empty > 0 {
+			c.halved()
+		}
 		err := c.in.Fill(c.cfg.MaxHead)
-		if c.woken(err, looked > 0) {
+		if c.woken(err, looked+empty > 0) {
 			return nil, errRests
 		}
 		if errors.Is(err, io.ErrShortBuffer) {
