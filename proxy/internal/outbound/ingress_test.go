@@ -71,6 +71,32 @@ func TestIngressRequestsOneByOne(t *testing.T) {
 	}
 }
 
+// Where a request says nothing discovery is asked about its original destination: if
+// nobody knows that, no identity was provided; if it is known, its peer proves one.
+func TestIngressWithoutOverrideAsksDiscovery(t *testing.T) {
+	r := start(t, ingress)
+	unknown := serveHTTP(t, echo("unknown"))
+	conn, br := r.redirected(unknown.addr)
+	if res, _ := ask(t, conn, br, "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n"); res.StatusCode != 200 {
+		t.Errorf("the unknown answers %d", res.StatusCode)
+	}
+	if got := r.series("request_total", map[string]string{"tls": "no_identity", "no_tls_reason": "not_provided_by_service_discovery"}); got != 1 {
+		t.Errorf("%v requests without TLS were counted for that reason", got)
+	}
+	peer := newSidecar(t, r.ca, "web.shop", echo("peer"))
+	known := netip.MustParseAddrPort("127.0.0.9:80")
+	r.controls.set(func() {
+		r.controls.profiles[known.String()] = &destpb.DestinationProfile{Endpoint: meshed(netip.AddrPortFrom(peer.addr.Addr(), 80), "web.shop", peer.addr.Port())}
+	})
+	conn, br = r.redirected(known)
+	if res, _ := ask(t, conn, br, "GET / HTTP/1.1\r\nHost: shop.example\r\n\r\n"); res.StatusCode != 200 {
+		t.Errorf("the known answers %d", res.StatusCode)
+	}
+	if got := r.series("request_total", map[string]string{"tls": "true", "server_id": "web.shop"}); got != 1 {
+		t.Errorf("%v requests were counted over TLS", got)
+	}
+}
+
 // What is not HTTP goes to the original destination, and where that is known to be
 // opaque nothing is waited for: its server may speak first (complaint E1).
 func TestIngressBytes(t *testing.T) {

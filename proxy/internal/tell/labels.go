@@ -46,14 +46,14 @@ func NoTLS(reason string) Labels { return Labels{{"tls", "no_identity"}, {"no_tl
 // OpaqueTLS labels TLS that passes through, not ours to terminate.
 func OpaqueTLS(sni string) Labels { return Labels{{"tls", "opaque"}, {"sni", sni}} }
 
-// Reasons for NoTLS.
+// Reasons for NoTLS. Linkerd has two more that nothing here can have: "disabled", though
+// identity is mandatory, and "ingress_without_override", which means that discovery was
+// not asked; in ingress mode too it is asked for every destination.
 const (
-	Disabled       = "disabled"
-	Loopback       = "loopback"
-	PortSkipped    = "port_skipped"
-	NoTLSFromPeer  = "no_tls_from_remote"
-	NotProvided    = "not_provided_by_service_discovery"
-	IngressNoRoute = "ingress_without_override"
+	Loopback      = "loopback"
+	PortSkipped   = "port_skipped"
+	NoTLSFromPeer = "no_tls_from_remote"
+	NotProvided   = "not_provided_by_service_discovery"
 )
 
 // Dst turns the metric labels of an endpoint into dst_ labels.
