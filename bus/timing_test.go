@@ -86,6 +86,7 @@ func TestColdStartTakesNoTime(t *testing.T) {
 		writer := w.join()
 		pass(time.Minute) // alone, polling ever more slowly
 		w.lead(writer, node("n", "a"))
+		synctest.Wait() // until it answers asks, which its Run begins after Lead has returned
 		reader := w.join()
 		w.within(time.Millisecond, writer, reader)
 	})
