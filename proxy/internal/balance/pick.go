@@ -7,7 +7,10 @@ import (
 
 // Try takes a place at an endpoint if one is ready. It prefers another than avoid.
 func (b *Balancer[E, C]) Try(avoid *Member[E, C]) (*Lease[E, C], bool) {
-	now := b.cfg.Clock()
+	return b.tryAt(avoid, b.cfg.Clock())
+}
+
+func (b *Balancer[E, C]) tryAt(avoid *Member[E, C], now time.Duration) (*Lease[E, C], bool) {
 	members := *b.now.Load()
 	for range 4 { // a gate that shut in between costs a turn
 		m := pick(members, now, b.cfg.Dice, avoid)
@@ -38,6 +41,9 @@ func (b *Balancer[E, C]) Prefer(is func(E) bool) (*Lease[E, C], bool) {
 
 // pick chooses the less loaded of two ready members taken at random.
 func pick[E, C any](members []*Member[E, C], now time.Duration, dice func(int) int, avoid *Member[E, C]) *Member[E, C] {
+	if len(members) == 1 && members[0].ready(now) { // to avoid it is no use
+		return members[0]
+	}
 	a := draw(members, now, dice, avoid, nil)
 	if a == nil {
 		if avoid != nil && avoid.ready(now) && slices.Contains(members, avoid) {

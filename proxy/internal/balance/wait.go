@@ -24,7 +24,12 @@ func (b *Balancer[E, C]) listen() (<-chan struct{}, error) {
 
 // Acquire takes a place at an endpoint, and waits for one to be ready if need be.
 func (b *Balancer[E, C]) Acquire(ctx context.Context, avoid *Member[E, C]) (*Lease[E, C], error) {
-	if l, ok := b.Try(avoid); ok {
+	return b.AcquireAt(ctx, avoid, b.cfg.Clock())
+}
+
+// AcquireAt is Acquire for whoever has just looked at the balancer's clock.
+func (b *Balancer[E, C]) AcquireAt(ctx context.Context, avoid *Member[E, C], now time.Duration) (*Lease[E, C], error) {
+	if l, ok := b.tryAt(avoid, now); ok {
 		return l, nil
 	}
 	if b.waiting.Add(1) > int64(b.cfg.Capacity) {

@@ -117,7 +117,7 @@ func (*once) Abort(error)             {}
 
 // text reads an answer to its end.
 func text(a *relay.Answer) (string, error) {
-	defer a.Close()
+	defer func() { a.Close(0) }()
 	var all []byte
 	for {
 		p, err := a.Body.Next()
@@ -305,7 +305,7 @@ func TestLocalEndpointIsSpokenToInPlaintext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res.Close()
+	res.Close(0)
 	if proto := <-got; proto != "HTTP/1.1" || e.Meshed() {
 		t.Errorf("it was spoken to in %s, meshed %v", proto, e.Meshed())
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
@@ -269,7 +270,7 @@ func TestPool(t *testing.T) {
 		if string(got) != body || c.Trailer().Get("x-t") != "t" || c.Used() != (i > 0) {
 			t.Errorf("request %d: %d bytes, trailer %v, used %v", i, len(got), c.Trailer(), c.Used())
 		}
-		p.Put(c)
+		p.Put(c, clock.Now())
 	}
 	if mu.Lock(); opened != 1 {
 		t.Errorf("%d connections", opened)

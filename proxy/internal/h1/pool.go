@@ -53,8 +53,9 @@ const probeAfter = 100 * time.Millisecond
 // Want is which connection is wanted.
 type Want struct {
 	Host  Host
-	Fresh bool // a new one
-	Sure  bool // one whose server was there a moment ago: the request cannot be sent twice
+	Fresh bool          // a new one
+	Sure  bool          // one whose server was there a moment ago: the request cannot be sent twice
+	Now   time.Duration // by clock, a moment ago
 }
 
 // Get returns a connection that is idle, the last used first, or a new one.
@@ -64,7 +65,7 @@ func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 		if c == nil {
 			break
 		}
-		if !w.Sure && clock.Now()-c.idle < probeAfter || c.in.Quiet() {
+		if !w.Sure && w.Now-c.idle < probeAfter || c.in.Quiet() {
 			return c, nil
 		}
 		c.Close()
@@ -109,12 +110,12 @@ func (p *Pool) pop(of Host) *Call {
 	return c
 }
 
-// Put ends a call and keeps its connection, if it can be used again.
-func (p *Pool) Put(c *Call) {
+// Put ends a call and keeps its connection, if it can be used again. now is by clock.
+func (p *Pool) Put(c *Call, now time.Duration) {
 	if !c.Done() {
 		return
 	}
-	c.idle = clock.Now()
+	c.idle = now
 	most := p.MaxIdle
 	if most <= 0 {
 		most = 10000

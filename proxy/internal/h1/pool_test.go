@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
@@ -51,7 +52,7 @@ func ask(t *testing.T, p *Pool, host Host) bool {
 	if _, err := c.Response(); err != nil {
 		t.Fatal(err)
 	}
-	p.Put(c)
+	p.Put(c, clock.Now())
 	return used
 }
 

@@ -127,10 +127,8 @@ func requestLine(r *message.Request, line string) error {
 	if target == "" {
 		return errTarget
 	}
-	for i := range len(target) {
-		if c := target[i]; c <= ' ' || c == 0x7f || c == '#' {
-			return errTarget
-		}
+	if !message.ValidValue(target) || strings.IndexByte(target, '\t') >= 0 || strings.IndexByte(target, '#') >= 0 {
+		return errTarget // it has no space, which would have ended it
 	}
 	switch {
 	case method == "CONNECT":
@@ -153,9 +151,9 @@ func absolute(r *message.Request, target string) error {
 		return errTarget
 	}
 	r.Scheme, r.Absolute = strings.ToLower(scheme), true
-	i := strings.IndexAny(rest, "/?")
-	if i < 0 {
-		i = len(rest)
+	i := 0
+	for i < len(rest) && rest[i] != '/' && rest[i] != '?' {
+		i++
 	}
 	r.Authority, r.Target = rest[:i], rest[i:]
 	switch {
@@ -190,9 +188,11 @@ func host(r *message.Request) error {
 		if !message.Is(r.Fields[i].Name, "host") {
 			continue
 		}
-		if n++; n > 1 || !message.ValidAuthority(r.Fields[i].Value) {
+		// One that is the target's authority has been looked at.
+		if v := r.Fields[i].Value; n > 0 || (v == "" || v != r.Authority) && !message.ValidAuthority(v) {
 			return errHost
 		}
+		n++
 		if r.Authority == "" {
 			r.Authority = r.Fields[i].Value
 		}
@@ -289,7 +289,7 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 		case len(fields) >= maxFields:
 			return nil, errTooMany
 		}
-		fields = append(fields, message.Field{Name: name, Value: v})
+		fields = append(fields, message.Field{Name: name, Value: v, Sound: true})
 	}
 }
 

@@ -109,10 +109,9 @@ func (c *counts) begin() running {
 	return r
 }
 
-// over counts how it ended. asked is when the question was complete, by clock; 0 if
-// it had no body.
-func (r running) over(e tell.End, asked time.Duration) {
-	now := clock.Now()
+// over counts how it ended, and now. asked is when the question was complete, by
+// clock; 0 if it had no body.
+func (r running) over(e tell.End, now, asked time.Duration) {
 	took := now - r.began
 	r.call.End(e, took)
 	if e.Status == 0 && e.Error == "" { // nobody waited for it

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/h2"
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -21,7 +22,7 @@ func (in *Inbound) endpoint(x *exchange) {
 	}
 	x.Guard(&x.guard)
 	defer x.Guard(nil)
-	q := relay.Question{Request: in.request(x), Guard: &x.guard, Interim: x.asked.hint}
+	q := relay.Question{Request: in.request(x), Guard: &x.guard, Interim: x.asked.hint, Now: x.began}
 	if b := x.Body(); b != nil {
 		q.Body = relay.NewReplay(b, rewindable, nil)
 		defer func() {
@@ -38,7 +39,8 @@ func (in *Inbound) endpoint(x *exchange) {
 		return
 	}
 	passed := in.answer(x, a.Response, a.Body)
-	a.Close()
+	x.ended = clock.Now()
+	a.Close(x.ended)
 	x.whole = passed && tries == 1
 }
 

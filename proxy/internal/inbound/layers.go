@@ -8,6 +8,7 @@ import (
 
 	"github.com/weftmesh/weft/proxy/internal/allow"
 	"github.com/weftmesh/weft/proxy/internal/classify"
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/fate"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/origproto"
@@ -30,6 +31,8 @@ type exchange struct {
 	grpc     bool
 	counts   *counts // once allowed
 	end      tell.End
+	began    time.Duration  // by clock, once allowed
+	ended    time.Duration  // by clock, once an application's answer has come to its end
 	unsaid   bool           // no grpc-status came
 	fate     fate.Fate      // once the application could not answer
 	whole    bool           // it has ended as it should, and nobody else knows of it
@@ -203,9 +206,13 @@ func (in *Inbound) authority(x *exchange) string {
 func (in *Inbound) tell(next handler) handler {
 	return func(x *exchange) {
 		call := x.counts.begin()
+		x.began = call.began
 		defer func() {
 			x.end.Success = x.end.Error == "" && x.succeeded()
-			call.over(x.end, time.Duration(x.frames.ended.Load()))
+			if x.ended == 0 {
+				x.ended = clock.Now()
+			}
+			call.over(x.end, x.ended, time.Duration(x.frames.ended.Load()))
 		}()
 		next(x)
 	}

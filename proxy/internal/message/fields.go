@@ -8,6 +8,9 @@ type Field struct {
 	Name, Value string
 	// Sensitive fields must never enter a compression table (RFC 7541 §7.1.3).
 	Sensitive bool
+	// Sound says that name and value have been found to be what RFC 9110 §5 allows when
+	// they were read, and need not be looked at again when they are written.
+	Sound bool
 }
 
 // Size is the field's size as RFC 9113 §6.5.2 counts it, in bytes.
@@ -102,7 +105,7 @@ func (f *Fields) Add(name, value string) { *f = append(*f, Field{Name: name, Val
 func (f *Fields) Set(name, value string) {
 	for i := range *f {
 		if Is((*f)[i].Name, name) {
-			(*f)[i].Value = value
+			(*f)[i].Value, (*f)[i].Sound = value, false
 			rest := (*f)[i+1:]
 			rest.Del(name)
 			*f = (*f)[:i+1+len(rest)]

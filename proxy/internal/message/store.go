@@ -116,7 +116,7 @@ func (f Fields) Keep() Fields {
 	}
 	kept := make(Fields, len(f))
 	for i := range f {
-		kept[i] = Field{Name: own(f[i].Name), Value: own(f[i].Value), Sensitive: f[i].Sensitive}
+		kept[i] = Field{Name: own(f[i].Name), Value: own(f[i].Value), Sensitive: f[i].Sensitive, Sound: f[i].Sound}
 	}
 	return kept
 }

@@ -26,6 +26,11 @@ type client struct {
 	addr     netip.AddrPort
 	explicit bool // it speaks to the proxy on purpose
 	release  func()
+
+	// What an HTTP/1 connection that is explicit has asked for last: mostly it asks for
+	// that again. Its requests come one after the other.
+	last *slot[*target]
+	word string // for it; "" for none
 }
 
 // hand has a connection served as HTTP, on a goroutine of its own, which closes it
@@ -77,6 +82,7 @@ type exchange struct {
 	moving    bool          // the next attempt is the last one's, elsewhere
 	tries     int
 	timed     bool // timers know of it
+	waited    bool // for the policy
 	whole     bool // it has ended as it should, and nobody else knows of it
 	kept      kept
 }
@@ -138,6 +144,7 @@ func (o *Outbound) handle(m message.Client, c *client) {
 		x.authority = t.to.String()
 	}
 	if x.stack = t.stack.Load(); x.stack == nil {
+		x.waited = true
 		x.stack, err = t.now(x.Context())
 	}
 	defer x.trace().end()
@@ -169,7 +176,7 @@ func (x *exchange) target() (*target, *slot[*target], error) {
 	if r.Method == "CONNECT" && r.Version == message.HTTP2 {
 		return nil, nil, errConnect2
 	}
-	return x.o.asked(r)
+	return x.o.asked(c, r)
 }
 
 // serve routes the request and answers it, or returns why not.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/mirror"
@@ -106,7 +107,7 @@ func (to *mirrorTo) send(ctx context.Context, c endpoint.Call) {
 		return
 	}
 	var guard relay.Guard
-	c.Guard, c.Sending = &guard, l
+	c.Guard, c.Sending, c.Now = &guard, l, l.Began()
 	defer context.AfterFunc(ctx, func() { guard.Abort(context.Cause(ctx)) })()
 	a, err := l.Client.RoundTrip(ctx, c)
 	if err != nil {
@@ -120,7 +121,7 @@ func (to *mirrorTo) send(ctx context.Context, c endpoint.Call) {
 		p, err := a.Body.Next()
 		l.FirstByte()
 		if errors.Is(err, io.EOF) {
-			a.Close()
+			a.Close(clock.Now())
 			break
 		}
 		if read += len(p); err != nil || read > mirrorAnswer {

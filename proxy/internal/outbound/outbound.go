@@ -71,14 +71,13 @@ type Outbound struct {
 	names     names
 	pools     *shelf[*pool]
 	door      *door.Door
-	began     time.Time
 	copying   atomic.Int64 // copies of requests under way
 }
 
 // New binds the listeners, so that a busy port fails the start; nothing is
 // accepted until Run.
 func New(deps Deps) (*Outbound, error) {
-	o := &Outbound{deps: deps, log: deps.Log, began: time.Now()}
+	o := &Outbound{deps: deps, log: deps.Log}
 	if o.log == nil {
 		o.log = slog.Default()
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/classify"
+	"github.com/weftmesh/weft/proxy/internal/clock"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/resolve"
 )
@@ -56,7 +57,16 @@ func (x *exchange) deposit() {
 }
 
 // since is the time of balancers, budgets and requests.
-func (o *Outbound) since() time.Duration { return time.Since(o.began) }
+func (o *Outbound) since() time.Duration { return clock.Now() }
+
+// now is the time, for which nobody looks at the clock when the exchange has just
+// begun.
+func (x *exchange) now() time.Duration {
+	if x.tries > 1 || x.waited {
+		return x.o.since()
+	}
+	return x.began
+}
 
 // judge tells the balancer of an answer that counts against its endpoint beyond
 // the time it took.

@@ -100,6 +100,43 @@ func TestShelf(t *testing.T) {
 	})
 }
 
+// TestShelfAgain: who has had something finds it again as long as it is there, and
+// keeps it from going while it is used.
+func TestShelfAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := 0
+		s := newShelf(5*time.Second, 2, func(int) { closed++ })
+		at, err := s.hold("a", func() int { return 1 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.release(at)
+		advance(4 * time.Second)
+		if !s.again(at) {
+			t.Error("gone before its time")
+		}
+		advance(time.Minute)
+		if closed > 0 {
+			t.Error("closed while in use")
+		}
+		s.release(at)
+		advance(6 * time.Second)
+		if closed != 1 || s.again(at) {
+			t.Errorf("closed %d times after its time, or still there", closed)
+		}
+		if at, err = s.hold("a", func() int { return 2 }); err != nil {
+			t.Fatal(err)
+		}
+		s.drop("a", func(int) bool { return true })
+		if s.again(at) {
+			t.Error("there after it was dropped")
+		}
+		if s.release(at); closed != 2 {
+			t.Errorf("closed %d times, want 2: who had it has left", closed)
+		}
+	})
+}
+
 func poolOf(up bool) *pool {
 	b := balance.New(balance.Config[resolve.Endpoint, *endpoint.Endpoint]{
 		Same: resolve.Endpoint.Equal, Open: func(*member) *endpoint.Endpoint { return nil }, Close: func(*endpoint.Endpoint) {}, Failfast: 1,

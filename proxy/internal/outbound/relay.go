@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
 	"github.com/weftmesh/weft/proxy/internal/classify"
@@ -119,20 +120,21 @@ func (x *exchange) respond(t *try) error {
 	if err != nil {
 		err = cmp.Or(x.guard.Err(), t.guard.Err(), err)
 	}
-	x.finish(t, err)
+	now := x.o.since()
+	x.finish(t, err, now)
 	if err != nil {
 		// The head is out: breaking off is the only honest end.
 		t.answer.Drop()
 		x.Break(err)
 		return nil
 	}
-	t.answer.Close()
+	t.answer.Close(now)
 	x.whole = x.tries == 1 && x.quiet == nil && t.timer == nil && !x.rule.mirrored
 	return nil
 }
 
 // finish counts the end of an exchange that had a response.
-func (x *exchange) finish(t *try, err error) {
+func (x *exchange) finish(t *try, err error, now time.Duration) {
 	e := tell.End{Status: t.res.Status, Success: t.res.Status < 500}
 	if x.grpc {
 		status := t.status()
@@ -165,7 +167,6 @@ func (x *exchange) finish(t *try, err error) {
 		verdict = balance.Limited
 	}
 	t.watched.failed = err
-	now := x.o.since()
 	t.end(e, o, verdict, now)
 	x.told().end(now-x.began, o)
 	x.rule.profile.end(false, e.Status, e.Success, now-x.began)

@@ -258,7 +258,7 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 		if !deadline.IsZero() {
 			wait, done = context.WithDeadlineCause(ctx, deadline, balance.ErrFailfast)
 		}
-		l, err = b.pool.Acquire(wait, avoid)
+		l, err = b.pool.AcquireAt(wait, avoid, x.now())
 		done()
 		if err != nil {
 			return nil, nil, err
@@ -269,12 +269,13 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 		t = new(try)
 	}
 	t.lease, t.backend, t.began, t.route = l, b, l.Began(), x.rule.profile
-	x.guard.Set(&t.guard)
+	guard := &x.guard
 	if more && x.retry.Timeout > 0 || x.limits.Attempt > 0 {
 		within, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		x.timed = true
-		ctx = within
+		ctx, guard = within, &t.guard
+		x.guard.Set(guard)
 		end := func(err error) { cancel(err); t.guard.Abort(err) }
 		if x.limits.Attempt > 0 {
 			t.timer = time.AfterFunc(x.limits.Attempt, func() { end(errAttemptTimeout) })
@@ -283,7 +284,7 @@ func (x *exchange) attempt(ctx context.Context, avoid *member, deadline time.Tim
 			defer time.AfterFunc(x.retry.Timeout, func() { end(errHeadersTimeout) }).Stop()
 		}
 	}
-	if err = x.roundTrip(ctx, out, t); err != nil {
+	if err = x.roundTrip(ctx, out, t, guard); err != nil {
 		x.guard.Set(nil)
 		if broken := x.body.Broken(); broken != nil {
 			err = broken // the client's doing, not the endpoint's

@@ -24,6 +24,7 @@ type slot[V any] struct {
 	users int
 	since time.Time   // when users became 0
 	timer *time.Timer // runs on while the slot is used and left: a request sets none
+	gone  bool        // from the shelf
 }
 
 // errFull is answered 503.
@@ -71,13 +72,24 @@ func (s *shelf[V]) find(key string) *slot[V] {
 	return at
 }
 
+// again holds what was held before, and reports whether it is still there.
+func (s *shelf[V]) again(at *slot[V]) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.gone {
+		return false
+	}
+	at.users++
+	return true
+}
+
 func (s *shelf[V]) release(at *slot[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.users--; at.users > 0 {
 		return
 	}
-	if s.slots[at.key] != at { // dropped while in use
+	if at.gone { // while in use
 		s.close(at.value)
 		return
 	}
@@ -91,7 +103,7 @@ func (s *shelf[V]) release(at *slot[V]) {
 func (s *shelf[V]) old(at *slot[V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.slots[at.key] != at || at.timer == nil {
+	if at.gone || at.timer == nil {
 		return
 	}
 	if at.users > 0 {
@@ -102,6 +114,7 @@ func (s *shelf[V]) old(at *slot[V]) {
 		at.timer.Reset(left)
 		return
 	}
+	at.gone = true
 	delete(s.slots, at.key)
 	s.close(at.value)
 }
@@ -127,6 +140,7 @@ func (s *shelf[V]) empty() {
 
 // forget is called with the lock held.
 func (s *shelf[V]) forget(at *slot[V]) {
+	at.gone = true
 	delete(s.slots, at.key)
 	if at.timer != nil {
 		at.timer.Stop()

@@ -59,38 +59,58 @@ type names struct {
 }
 
 type name struct {
-	to  resolve.Target
-	key string
+	to        resolve.Target
+	key, word string
 }
 
 // maxNames bounds them; when there are more, all are forgotten.
 const maxNames = 1000
 
-// asked is the target that a request names.
-func (o *Outbound) asked(r *message.Request) (*target, *slot[*target], error) {
-	usual := r.Method != "CONNECT" && (r.Version == message.HTTP2 || r.Absolute && r.Scheme == "http")
-	if usual {
-		o.names.mu.RLock()
-		n, ok := o.names.known[r.Authority]
-		o.names.mu.RUnlock()
-		if ok {
-			return o.hold(n.to, n.key)
+// asked is the target that a request of a client names. What is returned beside it is
+// to be released.
+func (o *Outbound) asked(c *client, r *message.Request) (*target, *slot[*target], error) {
+	if r.Method == "CONNECT" || r.Version != message.HTTP2 && (!r.Absolute || r.Scheme != "http") {
+		to, err := explicit.Request(r)
+		if err != nil {
+			return nil, nil, err
 		}
+		return o.hold(to, to.String())
 	}
-	to, err := explicit.Request(r)
+	keeps := c.explicit && r.Version != message.HTTP2
+	if keeps && c.last != nil && c.word == r.Authority && o.targets.again(c.last) {
+		return c.last.value, c.last, nil
+	}
+	n, err := o.meant(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	n := name{to, to.String()}
-	if usual {
-		o.names.mu.Lock()
-		if o.names.known == nil || len(o.names.known) >= maxNames {
-			o.names.known = make(map[string]name)
-		}
-		o.names.known[strings.Clone(r.Authority)] = n
-		o.names.mu.Unlock()
+	t, at, err := o.hold(n.to, n.key)
+	if keeps && err == nil {
+		c.last, c.word = at, n.word
 	}
-	return o.hold(n.to, n.key)
+	return t, at, err
+}
+
+// meant is what a request's authority means.
+func (o *Outbound) meant(r *message.Request) (name, error) {
+	o.names.mu.RLock()
+	n, ok := o.names.known[r.Authority]
+	o.names.mu.RUnlock()
+	if ok {
+		return n, nil
+	}
+	to, err := explicit.Request(r)
+	if err != nil {
+		return name{}, err
+	}
+	n = name{to, to.String(), strings.Clone(r.Authority)}
+	o.names.mu.Lock()
+	if o.names.known == nil || len(o.names.known) >= maxNames {
+		o.names.known = make(map[string]name)
+	}
+	o.names.known[n.word] = n
+	o.names.mu.Unlock()
+	return n, nil
 }
 
 func (o *Outbound) discover(ctx context.Context, key string, t *target) {

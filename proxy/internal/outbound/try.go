@@ -17,7 +17,7 @@ type try struct {
 	answer  *relay.Answer
 	res     *message.Response
 	body    message.Body // of the answer; what was looked at is still in it
-	guard   relay.Guard
+	guard   relay.Guard  // of one that ends before the exchange does
 	lease   *lease
 	backend *backend
 	call    tell.Call
@@ -27,7 +27,7 @@ type try struct {
 	watched watched
 }
 
-func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) error {
+func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try, guard *relay.Guard) error {
 	ep := t.lease.Client
 	if id := x.r.Fields.Get("l5d-require-id"); id != "" && (!ep.Meshed() || ep.Identity != id) {
 		return errRequireID
@@ -37,7 +37,7 @@ func (x *exchange) roundTrip(ctx context.Context, out *message.Request, t *try) 
 	x.watch(t, out)
 	native := x.r.Version == message.HTTP2
 	a, err := ep.RoundTrip(ctx, endpoint.Call{
-		Question: relay.Question{Request: out, Body: x.body, Guard: &t.guard, Interim: x.kept.hint, Sending: t.lease},
+		Question: relay.Question{Request: out, Body: x.body, Guard: guard, Interim: x.kept.hint, Sending: t.lease, Now: t.began},
 		Hostless: x.r.Authority == "",
 		HTTP2:    native,
 		Upgrade:  !native && (x.r.Method == "CONNECT" || x.r.Upgrade() != ""),

@@ -164,7 +164,7 @@ func (x *exchange) switched(t *try) error {
 		join(conn, peer)
 	}
 	_ = peer.Close()
-	x.finish(t, nil)
+	x.finish(t, nil, x.o.since())
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/h1"
 	"github.com/weftmesh/weft/proxy/internal/h2"
@@ -19,6 +20,7 @@ type Question struct {
 	// Interim passes 1xx answers on; nil wants none.
 	Interim func(*message.Response) error
 	Sending interface{ Sending() } // is told when there is a connection to send on, if that had to be made; may be nil
+	Now     time.Duration          // by clock, a moment ago
 }
 
 // An Answer is the head of an answer, and its body. Close or Drop must be called,
@@ -81,7 +83,7 @@ func Over1(ctx context.Context, pool *h1.Pool, q Question) (*Answer, error) {
 	safe := q.Request.Safe() && q.Body == nil
 	r := q.Request
 	once := r.Version == message.HTTP10 || hostless(r)
-	for want := (h1.Want{Host: h1.Host{Name: r.Authority, Absolute: r.Absolute}, Sure: !safe, Fresh: once}); ; want.Fresh = true {
+	for want := (h1.Want{Host: h1.Host{Name: r.Authority, Absolute: r.Absolute}, Sure: !safe, Fresh: once, Now: q.Now}); ; want.Fresh = true {
 		call, err := pool.Get(ctx, want)
 		if err != nil {
 			return nil, err
@@ -176,8 +178,9 @@ func unsent(err error) error {
 	return err
 }
 
-// Close ends the exchange when its answer has been passed on, or cannot be.
-func (a *Answer) Close() {
+// Close ends the exchange when its answer has been passed on, or cannot be. now is by
+// clock.
+func (a *Answer) Close(now time.Duration) {
 	a.sent.Stop()
 	a.guard.Set(nil)
 	if a.s != nil {
@@ -185,7 +188,7 @@ func (a *Answer) Close() {
 	} else if a.once {
 		a.call.Close()
 	} else {
-		a.pool.Put(a.call)
+		a.pool.Put(a.call, now)
 	}
 	a.free()
 }
