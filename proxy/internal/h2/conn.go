@@ -98,6 +98,8 @@ type Conn struct {
 	lastSent uint32 // of our GOAWAY
 	leaving  bool   // we have said so
 	left     bool   // the peer has said so
+	parting  bool   // a server has no more to say; the peer may not have it yet
+	lingers  bool   // for that
 	err      error  // why the connection has ended
 	ended    chan struct{}
 
@@ -186,8 +188,12 @@ func (c *Conn) Run() error {
 	err := c.read()
 	c.mu.Lock()
 	c.farewell(err)
+	parting := c.parting
 	c.mu.Unlock()
 	c.fail(err)
+	if parting {
+		_ = c.nc.Close() // the peer has ended it before us
+	}
 	c.in.Release()
 	return err
 }
@@ -221,14 +227,17 @@ func (c *Conn) fail(err error) {
 	}
 	c.wakeQueue()
 	close(c.ended)
-	waiting := len(c.out) > 0 || c.flushing
+	waiting, parting := len(c.out) > 0 || c.flushing, c.parting
 	c.mu.Unlock()
-	if !waiting {
-		_ = c.nc.Close()
-		return
+	switch {
+	case !waiting:
+		c.hangUp()
+	case parting:
+		_ = c.nc.SetWriteDeadline(time.Now().Add(slowest))
+	default:
+		// The last words have a moment to go out; the flusher closes the connection.
+		_ = c.nc.SetDeadline(time.Now().Add(time.Second))
 	}
-	// The last words have a moment to go out; the flusher closes the connection.
-	_ = c.nc.SetDeadline(time.Now().Add(time.Second))
 }
 
 // Ended is closed when the connection has ended.
@@ -322,6 +331,7 @@ func (c *Conn) settle() {
 		return
 	}
 	if c.leaving && (!c.server || c.lastSent != frame.MaxWindow) || c.left {
+		c.part()
 		go c.fail(ErrClosed)
 	}
 }

@@ -72,7 +72,7 @@ func (c *Conn) flush() {
 			over := c.err != nil
 			c.mu.Unlock()
 			if over {
-				_ = c.nc.Close()
+				c.hangUp()
 			}
 			return
 		}
