@@ -1,6 +1,8 @@
 package h1
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -12,6 +14,9 @@ const (
 	// leftover how much of it is read, in bytes, to save the connection.
 	linger   = 20 * time.Millisecond
 	leftover = 256 << 10
+	// parting is how long a client that we hang up on may take to end its side, or to
+	// read anything of its answer.
+	parting = 500 * time.Millisecond
 )
 
 // refuse answers a request that is none.
@@ -25,19 +30,23 @@ func (c *Conn) refuse(status int) {
 }
 
 // hangUp ends our side, and reads on for a moment: closing a connection on which
-// something is unread would take the answer away from the client.
+// something is unread would take the answer away from the client. From one that sends
+// more than is read nothing is taken any more until it has its answer.
 func (c *Conn) hangUp() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = c.nc.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	_ = c.nc.SetReadDeadline(time.Now().Add(parting))
 	for n := 0; n < leftover; n += len(c.in.Bytes()) {
 		c.in.Take(len(c.in.Bytes()))
-		if c.in.Fill(wire.Size) != nil {
+		if err := c.in.Fill(wire.Size); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
+		} else if err != nil {
+			break
 		}
 	}
+	wire.Delivered(c.nc, parting)
 }
 
 // after makes the connection ready for the next request, if there may be one.

@@ -1,9 +1,11 @@
 package h1
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ func TestUnreadTakesNoAnswerAway(t *testing.T) {
 		return fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
 	}
 	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	const expecting = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 65536\r\nExpect: 100-continue\r\n\r\n"
 	for _, tt := range []struct {
 		name   string
 		first  string
@@ -26,6 +29,7 @@ func TestUnreadTakesNoAnswerAway(t *testing.T) {
 		leaves bool
 	}{
 		{name: "a body longer than is waited for", first: post(leftover + 64<<10)},
+		{name: "a body that nobody has asked for", first: expecting, then: strings.Repeat("x", 65536)},
 		{name: "a request that the server has no time for", first: get, then: post(64 << 10), leaves: true},
 		{name: "a request behind the last", first: get, then: post(64 << 10), fields: message.Fields{{Name: "Connection", Value: "close"}}},
 	} {
@@ -63,4 +67,39 @@ func TestUnreadTakesNoAnswerAway(t *testing.T) {
 			<-done
 		})
 	}
+}
+
+// TestEndlessBodyTakesNoAnswerAway: a client that sends on and on, and faster than any
+// bound of what is read for nothing, has its answer all the same.
+func TestEndlessBodyTakesNoAnswerAway(t *testing.T) {
+	const answer = 48 << 10
+	near, far := pair(t)
+	_ = near.(*net.TCPConn).SetReadBuffer(4 << 10)
+	_ = far.(*net.TCPConn).SetWriteBuffer(1 << 20)
+	c := NewConn(far, Config{Handle: func(x *Exchange) {
+		_ = x.Respond(&message.Response{Status: 413, Length: answer})
+		_ = x.Write(make([]byte, answer))
+		_ = x.Finish(nil)
+	}})
+	done, sent := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); c.Serve() }()
+	go func() {
+		defer close(sent)
+		_, _ = io.WriteString(near, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
+		for p := make([]byte, 64<<10); ; {
+			if _, err := near.Write(p); err != nil {
+				return // the server has hung up
+			}
+		}
+	}()
+	in := bufio.NewReader(near)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, res.Body); n != answer || err != nil || res.StatusCode != 413 {
+		t.Errorf("%d and %d bytes of %d, %v", res.StatusCode, n, answer, err)
+	}
+	<-sent
+	<-done
 }
