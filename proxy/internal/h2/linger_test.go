@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -43,7 +44,8 @@ func TestLeftPeerReadsAll(t *testing.T) {
 	for got := 0; ; {
 		f, err := r.ReadFrame()
 		if err != nil {
-			if got != size || !errors.Is(err, io.EOF) {
+			// What the client says of the last bytes, which it has, may meet a closed socket.
+			if got != size || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%d bytes of %d came, then %v", got, size, err)
 			}
 			break
