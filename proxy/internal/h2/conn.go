@@ -324,10 +324,11 @@ func (c *Conn) last() {
 	c.settle()
 }
 
-// settle closes the connection that has been left and has nothing to do. It is
-// called with the lock held.
+// settle closes the connection that has been left and has nothing to do. What it has
+// yet to say goes out first, however slow the peer is: streams that have ended are
+// among it, and the flusher asks again. It is called with the lock held.
 func (c *Conn) settle() {
-	if len(c.streams) > 0 || c.err != nil {
+	if len(c.streams) > 0 || c.err != nil || c.flushing {
 		return
 	}
 	if c.leaving && (!c.server || c.lastSent != frame.MaxWindow) || c.left {

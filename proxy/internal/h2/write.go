@@ -69,6 +69,7 @@ func (c *Conn) flush() {
 		c.wakeQueue()
 		if len(b) == 0 {
 			c.flushing = false
+			c.settle()
 			over := c.err != nil
 			c.mu.Unlock()
 			if over {
