@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 )
@@ -12,6 +15,7 @@ type Below struct {
 	net.Conn
 	idle bool   // do not wait
 	sock Socket // c's, where c is one but for what was read ahead
+	cut  error  // of a write that has failed
 
 	reads atomic.Int32     // by the record, as much as it likes, or no more
 	part  [recordHead]byte // of the record that begins
@@ -78,8 +82,16 @@ func (b *Below) Read(p []byte) (int, error) {
 		n, err = b.Conn.Read(p)
 	}
 	b.passed(p[:n])
+	if errors.Is(err, io.EOF) {
+		err = errGone
+	}
 	return n, err
 }
+
+// errGone is the end of a connection whose peer has not said that it is one: a
+// tls.Conn does not read on when it has been said (RFC 8446 §6.1). Between two
+// records it would take the end for a good one, and what was cut off for whole.
+var errGone = fmt.Errorf("the peer has gone without ending TLS: %w", io.ErrUnexpectedEOF)
 
 // most is how much may be read.
 func (b *Below) most() int {
@@ -120,12 +132,20 @@ func (b *Below) Close() error {
 	return b.Conn.Close()
 }
 
-// Write is net.Conn's.
-func (b *Below) Write(p []byte) (int, error) {
-	if b.sock.Open() {
-		return b.sock.Write(p)
+// Write is net.Conn's, but that nothing follows a write that has failed. A tls.Conn
+// that is closed then still says goodbye: the peer would take that for the rest of a
+// record, or for the one that it is waiting for, and see a bad record MAC.
+func (b *Below) Write(p []byte) (n int, err error) {
+	if b.cut != nil {
+		return 0, b.cut
 	}
-	return b.Conn.Write(p)
+	if b.sock.Open() {
+		n, err = b.sock.Write(p)
+	} else {
+		n, err = b.Conn.Write(p)
+	}
+	b.cut = err
+	return n, err
 }
 
 // Under is the connection below.
