@@ -70,10 +70,15 @@ func (c *Conn) after(x *Exchange) bool {
 	return !over
 }
 
-// part hangs up if the client has sent what it will get no answer to.
+// part hangs up if the client has sent what it will get no answer to. At a drain there
+// is time for one that has yet to send it: the client did not know that this would be
+// the last answer.
 func (c *Conn) part() {
-	if !c.in.Quiet() {
+	switch {
+	case !c.in.Quiet():
 		c.hangUp()
+	case c.leaving.Load():
+		wire.Delivered(c.nc, parting)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/message"
 )
@@ -101,5 +102,42 @@ func TestEndlessBodyTakesNoAnswerAway(t *testing.T) {
 		t.Errorf("%d and %d bytes of %d, %v", res.StatusCode, n, answer, err)
 	}
 	<-sent
+	<-done
+}
+
+// TestLateRequestTakesNoAnswerAway: nor does a request that comes when the server, which
+// is to end, has said the last of an answer that is still on its way.
+func TestLateRequestTakesNoAnswerAway(t *testing.T) {
+	const answer = 300 << 10
+	near, far := pair(t)
+	_ = near.(*net.TCPConn).SetReadBuffer(32 << 10)
+	_ = far.(*net.TCPConn).SetWriteBuffer(1 << 20)
+	begun, told := make(chan struct{}), make(chan struct{})
+	c := NewConn(far, Config{Handle: func(x *Exchange) {
+		_ = x.Respond(&message.Response{Status: 200, Length: answer})
+		close(begun)
+		<-told
+		_ = x.Write(make([]byte, answer))
+		_ = x.Finish(nil)
+	}})
+	done := make(chan struct{})
+	go func() { defer close(done); c.Serve() }()
+	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+	_, _ = io.WriteString(near, get)
+	<-begun
+	c.Shutdown()
+	close(told)
+	select {
+	case <-done: // too soon
+	case <-time.After(parting / 4):
+	}
+	_, _ = io.WriteString(near, get)
+	res, err := http.ReadResponse(bufio.NewReader(near), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, res.Body); n != answer || err != nil {
+		t.Errorf("%d bytes of %d, %v", n, answer, err)
+	}
 	<-done
 }
