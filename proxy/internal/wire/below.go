@@ -82,7 +82,7 @@ func (b *Below) Read(p []byte) (int, error) {
 		n, err = b.Conn.Read(p)
 	}
 	b.passed(p[:n])
-	if errors.Is(err, io.EOF) {
+	if err != nil && errors.Is(err, io.EOF) {
 		err = errGone
 	}
 	return n, err
@@ -144,7 +144,9 @@ func (b *Below) Write(p []byte) (n int, err error) {
 	} else {
 		n, err = b.Conn.Write(p)
 	}
-	b.cut = err
+	if err != nil {
+		b.cut = err
+	}
 	return n, err
 }
 
