@@ -55,7 +55,7 @@ type Want struct {
 	Host  Host
 	Fresh bool          // a new one
 	Sure  bool          // one whose server was there a moment ago: the request cannot be sent twice
-	Now   time.Duration // by clock, a moment ago
+	Now   time.Duration // by clock, a moment ago; 0 if nobody has looked
 }
 
 // Get returns a connection that is idle, the last used first, or a new one.
@@ -65,7 +65,7 @@ func (p *Pool) Get(ctx context.Context, w Want) (*Call, error) {
 		if c == nil {
 			break
 		}
-		if !w.Sure && w.Now-c.idle < probeAfter || c.in.Quiet() {
+		if !w.Sure && w.Now != 0 && w.Now-c.idle < probeAfter || c.in.Quiet() {
 			return c, nil
 		}
 		c.Close()

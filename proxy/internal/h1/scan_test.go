@@ -102,7 +102,7 @@ func TestWholeTarget(t *testing.T) {
 	}
 	want := &message.Request{
 		Version: message.HTTP11, Method: "GET", Scheme: "http", Authority: "b.test:8080", Target: "/?q=1", Absolute: true,
-		Fields: message.Fields{{Name: "Host", Value: "a.test"}},
+		Fields: message.Fields{{Name: "Host", Value: "a.test", Sound: true}},
 	}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

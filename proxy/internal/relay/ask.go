@@ -20,7 +20,7 @@ type Question struct {
 	// Interim passes 1xx answers on; nil wants none.
 	Interim func(*message.Response) error
 	Sending interface{ Sending() } // is told when there is a connection to send on, if that had to be made; may be nil
-	Now     time.Duration          // by clock, a moment ago
+	Now     time.Duration          // by clock, a moment ago; 0 if nobody has looked
 }
 
 // An Answer is the head of an answer, and its body. Close or Drop must be called,
