@@ -97,6 +97,7 @@ func New[E, C any](cfg Config[E, C]) *Balancer[E, C] {
 		cfg.Capacity = 10000
 	}
 	b := &Balancer[E, C]{cfg: cfg, bell: make(chan struct{})}
+	b.spare.Small = true
 	b.now.Store(&[]*Member[E, C]{})
 	return b
 }

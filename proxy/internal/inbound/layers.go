@@ -54,7 +54,7 @@ type kept struct {
 }
 
 // exchanges are used again: a request costs no memory.
-var exchanges = spare.Pool[exchange]{Make: func() *exchange {
+var exchanges = spare.Pool[exchange]{Small: true, Make: func() *exchange {
 	x := new(exchange)
 	x.asked = kept{hint: x.interim, header: x.header, query: x.query}
 	return x

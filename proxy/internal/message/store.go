@@ -29,7 +29,7 @@ const (
 	textRoom               = 1 << 10 // of the first buffer, which stays, in bytes
 )
 
-var stores = spare.Pool[Store]{Make: func() *Store { return &Store{fields: make(Fields, 0, fieldsRoom)} }}
+var stores = spare.Pool[Store]{Small: true, Make: func() *Store { return &Store{fields: make(Fields, 0, fieldsRoom)} }}
 
 // NewStore borrows a store.
 func NewStore() *Store { return stores.Get() }

@@ -13,6 +13,21 @@ func TestPool(t *testing.T) {
 	if b := p.Get(); b != a || made != 1 {
 		t.Errorf("%d were made, want what was given back", made)
 	}
+	p.Small = true
+	var all []*int
+	for range 3 * hands {
+		all = append(all, p.Get())
+	}
+	made = 0
+	for _, a := range all {
+		p.Put(a)
+	}
+	for range hands {
+		p.Get()
+	}
+	if made != 0 {
+		t.Errorf("%d were made of what is at hand", made)
+	}
 	var zero Pool[[4]byte]
 	if b := zero.Get(); *b != [4]byte{} {
 		t.Errorf("a pool that makes nothing gives %v", *b)

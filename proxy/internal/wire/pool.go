@@ -10,7 +10,7 @@ const Size = 32 << 10
 
 // The shelves hold arrays, for a slice put on one would be another allocation.
 var (
-	shelf1  spare.Pool[[1 << 10]byte]
+	shelf1  = spare.Pool[[1 << 10]byte]{Small: true}
 	shelf4  spare.Pool[[4 << 10]byte]
 	shelf16 spare.Pool[[16 << 10]byte]
 	shelf32 spare.Pool[[32 << 10]byte]
