@@ -52,7 +52,7 @@ func (c *Conn) hangUp() {
 // after makes the connection ready for the next request, if there may be one.
 func (c *Conn) after(x *Exchange) bool {
 	c.mu.Lock()
-	if c.watching != nil || c.taken || c.gone || !x.settled() {
+	if c.watching != nil || c.taken || c.gone || c.leaving.Load() || !x.settled() {
 		c.mu.Unlock()
 		if !c.settle(x) {
 			return false
@@ -62,6 +62,16 @@ func (c *Conn) after(x *Exchange) bool {
 	c.guard = nil
 	c.in.Take(x.body.taken)
 	x.body.taken = 0
+	if x.out != nil && c.in.Post(x.out) {
+		x.out = nil
+	}
+	if x.out != nil {
+		c.mu.Unlock()
+		if x.flush() != nil {
+			return false
+		}
+		c.mu.Lock()
+	}
 	over := c.expect()
 	c.mu.Unlock()
 	if over {
@@ -82,9 +92,9 @@ func (c *Conn) part() {
 	}
 }
 
-// settled reports whether the answer is out and nothing is left of the question.
+// settled reports whether the answer is complete and nothing is left of the question.
 func (x *Exchange) settled() bool {
-	return x.finished && x.out == nil && !x.broken && x.keep && !x.spoiled.Load() && x.body.over()
+	return x.finished && !x.broken && x.keep && !x.spoiled.Load() && x.body.over()
 }
 
 // settle does what is left to do after an exchange, and reports whether there may be
@@ -95,7 +105,7 @@ func (c *Conn) settle(x *Exchange) bool {
 	if taken {
 		return false
 	}
-	if x.out != nil && !x.wrote { // a head alone of an answer that cannot be given
+	if x.out != nil && !x.wrote && !x.finished { // a head alone of an answer that cannot be given
 		wire.Put(x.out)
 		x.out = nil
 	}

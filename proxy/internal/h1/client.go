@@ -134,6 +134,10 @@ func (c *Call) Flush() error {
 	}
 	b := c.out
 	c.out = nil
+	if c.framing == none && c.in.Post(b) {
+		c.sent.Store(true) // or may be so by now
+		return nil
+	}
 	err := c.write(b)
 	wire.Put(b)
 	return err
@@ -177,6 +181,9 @@ func (c *Call) Response() (*message.Response, error) {
 		}
 		looked = len(b)
 		if err := c.in.Fill(c.most); err != nil {
+			if c.in.Unsent() {
+				c.sent.Store(false)
+			}
 			return nil, c.why(err, len(b) > 0)
 		}
 		c.heard = true
@@ -273,6 +280,7 @@ func (c *Call) forget() {
 
 // Close closes the connection.
 func (c *Call) Close() {
+	c.in.Discard()
 	c.in.Release()
 	_ = c.nc.Close()
 }

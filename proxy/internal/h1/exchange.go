@@ -225,6 +225,9 @@ func (x *Exchange) Finish(trailer message.Fields) error {
 		return errors.New("the answer is shorter than its head says")
 	}
 	x.finished = true
+	if x.keep && x.body.framing == none && x.c.in.Posts() && !x.c.leaving.Load() {
+		return nil // after sends it, with what others have to send
+	}
 	return x.flush()
 }
 

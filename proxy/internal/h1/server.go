@@ -35,6 +35,7 @@ type Conn struct {
 	leaving atomic.Bool // is set while mu is held
 	gone    bool        // the client has, or we hung up on it
 	taken   bool        // by a tunnel
+	last    bool        // its last answer was not out when it was to leave
 
 	guard    message.Aborter
 	telling  sync.Mutex // is held while the guard is told; taken within mu
@@ -108,6 +109,7 @@ func (c *Conn) end() {
 	}
 	cancel := c.cancel
 	c.mu.Unlock()
+	c.in.Discard()
 	if cancel != nil {
 		cancel(message.ErrGone)
 	}
@@ -124,6 +126,9 @@ func (c *Conn) Shutdown() {
 	defer c.mu.Unlock()
 	c.leaving.Store(true)
 	switch {
+	case !c.busy && c.in.Pending(): // the last answer is not out yet
+		c.last = true
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 	case !c.busy:
 		_ = c.nc.Close()
 	case c.half:
@@ -144,7 +149,12 @@ func (c *Conn) Close() {
 // one serves the request of a head, and reports whether there may be another.
 func (c *Conn) one(head []byte, err error) bool {
 	if err != nil {
+		c.mu.Lock()
+		last := c.last
+		c.mu.Unlock()
 		switch {
+		case last:
+			c.part()
 		case errors.Is(err, errTooLarge):
 			c.refuse(431)
 		case errors.Is(err, errLine):

@@ -45,7 +45,7 @@ func (e *UnsentError) Error() string { return "not sent: " + e.Err.Error() }
 func (e *UnsentError) Unwrap() error { return e.Err }
 
 // answers are used again after Close.
-var answers spare.Pool[Answer]
+var answers = spare.Pool[Answer]{Small: true}
 
 func (a *Answer) free() {
 	*a = Answer{sent: Upload{done: a.sent.done, rests: a.sent.rests}}

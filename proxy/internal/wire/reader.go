@@ -39,6 +39,10 @@ type Reader struct {
 	n     int    // of the last try
 	err   error  // of the last try
 	one   [1]byte
+
+	posts  bool // a letter may wait
+	letter letter
+	unsent bool
 }
 
 type kind uint8
@@ -60,6 +64,9 @@ func (r *Reader) Reset(c net.Conn) {
 				return
 			}
 			r.kind, r.raw, r.try, r.peek, r.alone = socket, raw, r.attempt, r.look, alone()
+			_, sends := r.count.(sender)
+			r.posts = r.alone && (sends || r.count == nil)
+			r.letter.post = r.put
 			return
 		case *tls.Conn:
 			r.kind = records
@@ -181,6 +188,12 @@ func (r *Reader) ready() error {
 	if r.alone {
 		giveWay()
 	}
+	if r.letter.p != nil {
+		var err error
+		if r.unsent, err = r.deliver(); err != nil {
+			return err
+		}
+	}
 	err := r.raw.Read(r.try)
 	if err == nil {
 		err = r.err
@@ -214,10 +227,14 @@ func (r *Reader) attempt(fd uintptr) bool {
 		r.Release()
 		return false
 	default:
-		r.err = &net.OpError{Op: "read", Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: no}
+		r.err = r.broken("read", no)
 	}
 	return true
 }
+
+// Unsent reports whether the last Fill has failed because nothing of what was posted
+// could be sent.
+func (r *Reader) Unsent() bool { return r.unsent }
 
 // Release gives the buffer back; what is in it is lost.
 func (r *Reader) Release() {

@@ -1,0 +1,131 @@
+package wire
+
+import (
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What goroutines have to send before each waits for an answer goes out together,
+// when the first of them has its turn again (see giveWay). On a busy processor that
+// is a round of all who are ready: the kernel's way out is then walked many times in
+// a row instead of in turn with everything else, and a peer that others wake already
+// is not woken for each. Where nobody else is ready it goes out at once.
+
+// maxLetters bounds what waits, and how long it is sent without a break.
+const maxLetters = 64
+
+// box has the readers whose letters wait.
+var box struct {
+	mu   sync.Mutex
+	full []*Reader
+}
+
+// letter is what a reader's connection has to send. Box.mu guards it while it waits.
+type letter struct {
+	p     []byte // of Get
+	waits bool   // in the box
+	n     int    // of p, sent
+	err   error
+	post  func(uintptr)
+}
+
+// Post keeps p, a buffer of Get, to be sent before the next Fill waits, and reports
+// whether it does: the buffer is the caller's if not. What becomes of it Fill returns.
+// Nothing may be written to the connection meanwhile.
+func (r *Reader) Post(p []byte) bool {
+	if !r.Posts() || r.at != r.end || r.letter.p != nil || len(p) == 0 {
+		return false
+	}
+	box.mu.Lock()
+	if len(box.full) >= maxLetters {
+		sendAll()
+	}
+	r.letter.p, r.letter.waits, r.letter.n, r.letter.err = p, true, 0, nil
+	box.full = append(box.full, r)
+	box.mu.Unlock()
+	return true
+}
+
+// sendAll empties the box. Its lock is held.
+func sendAll() {
+	for i, r := range box.full {
+		l := &r.letter
+		if err := r.raw.Control(l.post); err != nil {
+			l.err = err
+		}
+		l.waits = false
+		box.full[i] = nil
+	}
+	box.full = box.full[:0]
+}
+
+// put sends what the socket takes at once.
+func (r *Reader) put(fd uintptr) {
+	l := &r.letter
+	n, no := send(fd, l.p)
+	if l.n = n; no != 0 && no != unix.EAGAIN {
+		l.err = r.broken("write", no)
+	}
+}
+
+// deliver sees to it that the letter goes out, and waits for that if it must.
+// unsent says that an error has come before any of it had gone.
+func (r *Reader) deliver() (unsent bool, err error) {
+	l := &r.letter
+	box.mu.Lock()
+	if l.waits {
+		sendAll()
+	}
+	box.mu.Unlock()
+	n, err := l.n, l.err
+	if s, ok := r.count.(sender); ok {
+		s.Sent(n, err)
+	}
+	if err == nil && n < len(l.p) {
+		var m int
+		m, err = r.conn.Write(l.p[n:]) // which counts by itself
+		if n += m; err == nil && n < len(l.p) {
+			err = io.ErrShortWrite
+		}
+	}
+	r.Discard()
+	return n == 0 && err != nil, err
+}
+
+// Discard takes back what was posted and has not been sent.
+func (r *Reader) Discard() {
+	l := &r.letter
+	if l.p == nil {
+		return
+	}
+	box.mu.Lock()
+	if l.waits {
+		l.waits = false
+		box.full = slices.DeleteFunc(box.full, func(other *Reader) bool { return other == r })
+	}
+	p := l.p
+	l.p, l.err = nil, nil
+	box.mu.Unlock()
+	Put(p)
+}
+
+// Posts reports whether something can be posted at all.
+func (r *Reader) Posts() bool { return r.posts && r.begun }
+
+// Pending reports whether what was posted may not be out yet. Any goroutine may ask.
+func (r *Reader) Pending() bool {
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	return r.letter.p != nil
+}
+
+// broken is an error as the connection itself would have put it.
+func (r *Reader) broken(op string, no syscall.Errno) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: os.NewSyscallError(op, no)}
+}
