@@ -134,7 +134,9 @@ func (c *Call) Flush() error {
 	}
 	b := c.out
 	c.out = nil
-	if c.framing == none && c.in.Post(b) {
+	// What has been given up is not begun, and what cannot be sent twice goes while the
+	// server is still as it was when somebody looked (see Want.Sure).
+	if c.framing == none && c.aborted.Load() == nil && c.req.Safe() && c.in.Post(b) {
 		c.sent.Store(true) // or may be so by now
 		return nil
 	}

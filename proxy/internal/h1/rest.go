@@ -52,6 +52,9 @@ func (c *Conn) woken(err error, began bool) (over bool) {
 		_ = c.nc.SetReadDeadline(time.Time{}) // if that fails, so does reading
 		over = !began && !c.leaving.Load() && errors.Is(err, os.ErrDeadlineExceeded)
 	}
+	if c.last && err == nil { // it came before the wait was ended
+		_ = c.nc.SetReadDeadline(time.Time{})
+	}
 	if !over {
 		if err == nil {
 			c.busy, c.calm = true, fresh

@@ -24,29 +24,21 @@ const maxLetters = 64
 var box struct {
 	mu   sync.Mutex
 	full []*Reader
-}
-
-// letter is what a reader's connection has to send. Box.mu guards it while it waits.
-type letter struct {
-	p     []byte // of Get
-	waits bool   // in the box
-	n     int    // of p, sent
-	err   error
-	post  func(uintptr)
+	at   *Reader // whose letter is being sent: a function for each would be memory for each
 }
 
 // Post keeps p, a buffer of Get, to be sent before the next Fill waits, and reports
 // whether it does: the buffer is the caller's if not. What becomes of it Fill returns.
 // Nothing may be written to the connection meanwhile.
 func (r *Reader) Post(p []byte) bool {
-	if !r.Posts() || r.at != r.end || r.letter.p != nil || len(p) == 0 {
+	if !r.Posts() || r.at != r.end || r.letter != nil || len(p) == 0 {
 		return false
 	}
 	box.mu.Lock()
 	if len(box.full) >= maxLetters {
 		sendAll()
 	}
-	r.letter.p, r.letter.waits, r.letter.n, r.letter.err = p, true, 0, nil
+	r.letter, r.posted, r.n, r.err = p, true, 0, nil
 	box.full = append(box.full, r)
 	box.mu.Unlock()
 	return true
@@ -55,42 +47,41 @@ func (r *Reader) Post(p []byte) bool {
 // sendAll empties the box. Its lock is held.
 func sendAll() {
 	for i, r := range box.full {
-		l := &r.letter
-		if err := r.raw.Control(l.post); err != nil {
-			l.err = err
+		box.at = r
+		if err := r.raw.Control(put); err != nil {
+			r.err = err
 		}
-		l.waits = false
+		r.posted = false
 		box.full[i] = nil
 	}
-	box.full = box.full[:0]
+	box.full, box.at = box.full[:0], nil
 }
 
 // put sends what the socket takes at once.
-func (r *Reader) put(fd uintptr) {
-	l := &r.letter
-	n, no := send(fd, l.p)
-	if l.n = n; no != 0 && no != unix.EAGAIN {
-		l.err = r.broken("write", no)
+func put(fd uintptr) {
+	r := box.at
+	n, no := send(fd, r.letter)
+	if r.n = n; no != 0 && no != unix.EAGAIN {
+		r.err = r.broken("write", no)
 	}
 }
 
 // deliver sees to it that the letter goes out, and waits for that if it must.
 // unsent says that an error has come before any of it had gone.
 func (r *Reader) deliver() (unsent bool, err error) {
-	l := &r.letter
 	box.mu.Lock()
-	if l.waits {
+	if r.posted {
 		sendAll()
 	}
 	box.mu.Unlock()
-	n, err := l.n, l.err
+	n, err := r.n, r.err
 	if s, ok := r.count.(sender); ok {
 		s.Sent(n, err)
 	}
-	if err == nil && n < len(l.p) {
+	if err == nil && n < len(r.letter) {
 		var m int
-		m, err = r.conn.Write(l.p[n:]) // which counts by itself
-		if n += m; err == nil && n < len(l.p) {
+		m, err = r.conn.Write(r.letter[n:]) // which counts by itself
+		if n += m; err == nil && n < len(r.letter) {
 			err = io.ErrShortWrite
 		}
 	}
@@ -100,17 +91,16 @@ func (r *Reader) deliver() (unsent bool, err error) {
 
 // Discard takes back what was posted and has not been sent.
 func (r *Reader) Discard() {
-	l := &r.letter
-	if l.p == nil {
+	p := r.letter
+	if p == nil {
 		return
 	}
 	box.mu.Lock()
-	if l.waits {
-		l.waits = false
+	if r.posted {
+		r.posted = false
 		box.full = slices.DeleteFunc(box.full, func(other *Reader) bool { return other == r })
 	}
-	p := l.p
-	l.p, l.err = nil, nil
+	r.letter = nil
 	box.mu.Unlock()
 	Put(p)
 }
@@ -122,7 +112,7 @@ func (r *Reader) Posts() bool { return r.posts && r.begun }
 func (r *Reader) Pending() bool {
 	box.mu.Lock()
 	defer box.mu.Unlock()
-	return r.letter.p != nil
+	return r.letter != nil
 }
 
 // broken is an error as the connection itself would have put it.

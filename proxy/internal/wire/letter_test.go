@@ -167,7 +167,7 @@ func TestLettersAreFew(t *testing.T) {
 		post(t, r, "x")
 		all = append(all, r)
 	}
-	if len(box.full) != 1 || all[0].letter.waits || !all[maxLetters].letter.waits {
+	if len(box.full) != 1 || all[0].posted || !all[maxLetters].posted {
 		t.Errorf("%d wait", len(box.full))
 	}
 	for _, r := range all {

@@ -36,13 +36,14 @@ type Reader struct {
 	alone bool   // others are let run first
 	waits bool   // the try before found nothing
 	head  int    // bytes that come before what is read from the socket, as Reset found
-	n     int    // of the last try
-	err   error  // of the last try
+	n     int    // of the last try, or of the letter that was sent
+	err   error  // likewise
 	one   [1]byte
 
-	posts  bool // a letter may wait
-	letter letter
-	unsent bool
+	posts  bool   // a letter may wait
+	posted bool   // it is in the box, whose lock guards it, letter, n and err meanwhile
+	unsent bool   // nothing of the last one has gone
+	letter []byte // of Get: what is to be sent before the next Fill waits
 }
 
 type kind uint8
@@ -66,7 +67,6 @@ func (r *Reader) Reset(c net.Conn) {
 			r.kind, r.raw, r.try, r.peek, r.alone = socket, raw, r.attempt, r.look, alone()
 			_, sends := r.count.(sender)
 			r.posts = r.alone && (sends || r.count == nil)
-			r.letter.post = r.put
 			return
 		case *tls.Conn:
 			r.kind = records
@@ -184,16 +184,16 @@ func (r *Reader) borrow() {
 // ready reads the socket past the connection's own Read, so that the buffer can
 // be given back when there is nothing yet.
 func (r *Reader) ready() error {
-	r.n, r.err, r.waits = 0, nil, false
 	if r.alone {
 		giveWay()
 	}
-	if r.letter.p != nil {
+	if r.letter != nil {
 		var err error
 		if r.unsent, err = r.deliver(); err != nil {
 			return err
 		}
 	}
+	r.n, r.err, r.waits = 0, nil, false
 	err := r.raw.Read(r.try)
 	if err == nil {
 		err = r.err
