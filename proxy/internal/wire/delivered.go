@@ -2,7 +2,6 @@ package wire
 
 import (
 	"net"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,20 +30,13 @@ func Delivered(c net.Conn, patience time.Duration) {
 
 // underway is how many bytes the other end's kernel has not said that it has.
 func underway(c net.Conn) (n int) {
-	for {
-		switch below := c.(type) {
-		case syscall.Conn:
-			raw, err := below.SyscallConn()
-			if err != nil || raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil || err != nil {
-				return 0
-			}
-			return n
-		case under:
-			c = below.Under()
-		case interface{ NetConn() net.Conn }:
-			c = below.NetConn()
-		default:
-			return 0
-		}
+	raw, _ := rawBelow(c)
+	if raw == nil {
+		return 0
 	}
+	var err error
+	if raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil || err != nil {
+		return 0
+	}
+	return n
 }

@@ -27,21 +27,27 @@ func (r *Reader) look(fd uintptr) {
 
 // quiet looks at the socket below whatever a connection is.
 func quiet(c net.Conn) bool {
+	raw, err := rawBelow(c)
+	if raw == nil {
+		return err == nil // it cannot be asked
+	}
+	r := Reader{raw: raw}
+	return raw.Control(r.look) == nil && r.quiet
+}
+
+// rawBelow is the socket below whatever a connection is; nil without an error is one
+// that has none.
+func rawBelow(c net.Conn) (syscall.RawConn, error) {
 	for {
 		switch below := c.(type) {
 		case syscall.Conn:
-			raw, err := below.SyscallConn()
-			if err != nil {
-				return false
-			}
-			r := Reader{raw: raw}
-			return raw.Control(r.look) == nil && r.quiet
+			return below.SyscallConn()
 		case under:
 			c = below.Under()
 		case interface{ NetConn() net.Conn }:
 			c = below.NetConn()
 		default:
-			return true // it cannot be asked
+			return nil, nil //nolint:nilnil // no socket is no error
 		}
 	}
 }
