@@ -2,11 +2,8 @@ package wire
 
 import (
 	"io"
-	"net"
-	"os"
 	"slices"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +59,7 @@ func put(fd uintptr) {
 	r := box.at
 	n, no := send(fd, r.letter)
 	if r.n = n; no != 0 && no != unix.EAGAIN {
-		r.err = r.broken("write", no)
+		r.err = broken(r.conn, "write", no)
 	}
 }
 
@@ -113,9 +110,4 @@ func (r *Reader) Pending() bool {
 	box.mu.Lock()
 	defer box.mu.Unlock()
 	return r.letter != nil
-}
-
-// broken is an error as the connection itself would have put it.
-func (r *Reader) broken(op string, no syscall.Errno) error {
-	return &net.OpError{Op: op, Net: "tcp", Source: r.conn.LocalAddr(), Addr: r.conn.RemoteAddr(), Err: os.NewSyscallError(op, no)}
 }

@@ -227,7 +227,7 @@ func (r *Reader) attempt(fd uintptr) bool {
 		r.Release()
 		return false
 	default:
-		r.err = r.broken("read", no)
+		r.err = broken(r.conn, "read", no)
 	}
 	return true
 }

@@ -78,7 +78,12 @@ func (s *Socket) because(op string, err error) error {
 		raw.Op = op
 		return raw
 	}
-	return &net.OpError{Op: op, Net: "tcp", Source: s.conn.LocalAddr(), Addr: s.conn.RemoteAddr(), Err: os.NewSyscallError(op, err)}
+	return broken(s.conn, op, err)
+}
+
+// broken is an error of a socket as its connection would have put it.
+func broken(c net.Conn, op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, err)}
 }
 
 func (t *transfer) move(p []byte, ready func(func(uintptr) bool) error) (int, error) {
