@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -15,10 +16,13 @@ import (
 var (
 	rounds  = flag.Int("rounds", 2, "how often each proxy has its turn in each row")
 	round   = flag.Duration("round", 100*time.Millisecond, "length of a turn: once for the load, once more for the latency")
-	rate    = flag.Int("rate", 200, "requests a second while the latency is measured")
+	rate    = flag.Int("rate", 200, "requests a second while the latency is measured; 0 measures none")
 	volume  = flag.Int("volume", 16, "MB of bytes that are no HTTP, in each round")
 	settle  = flag.Duration("settle", 0, "how long proxies rest before their memory is looked at; less than 15s gives no verdict")
 	calm    = flag.Int("calm", 8, "connections before a burst of a hundred times as many")
+	anew    = flag.Int("launches", 1, "how often every process of the table is started anew; each launch has its share of the rounds")
+	only    = flag.String("only", "", "regular expression of the rows to measure, and nothing else")
+	beside  = flag.String("beside", "", "the only peer to measure, such as nginx")
 	budgets = flag.Bool("assert", false, "fail if weft-proxy costs more than its budgets")
 	out     = flag.String("json", "", "file to write the results to as JSON")
 )
@@ -69,7 +73,8 @@ func (r row) entry() int {
 }
 
 // result is one line of the table. Each value is the median of the rounds, but
-// the quantiles are of all requests, and the memory is the most that was seen.
+// the quantiles are of all requests, and the memory is the most that was seen. What is
+// relative is the median of what it was in each round (see paired).
 type result struct {
 	Row         string  `json:"row"`
 	Proxy       string  `json:"proxy"`
@@ -87,6 +92,9 @@ type result struct {
 }
 
 var results []*result
+
+// table has a row's results, ours first.
+var table = map[row][]*result{}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
@@ -116,32 +124,15 @@ func TestProxies(t *testing.T) {
 	if err := pinSelf(); err != nil {
 		t.Fatal(err)
 	}
-	again(t, "application", loadCore, layout{})
-	listens(t, application)
-	listens(t, booksIP+":8080")
-	again(t, "spouting", loadCore, layout{})
-	listens(t, spouting)
-	subjects := append([]subject{newMesh(t)}, newPeers(t)...)
-	bare := hop{addr: application, target: application}
-	subjects = append(subjects, subject{name: direct, hops: [3]hop{bare, bare, bare}})
-
-	table := map[row][]*result{}
-	for _, r := range rows {
-		for _, s := range subjects {
-			table[r] = append(table[r], &result{Row: r.String(), Proxy: s.name, Missing: s.missing})
-		}
+	wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !regexp.MustCompile(*only).MatchString(r.String()) })
+	for i := range *anew {
+		// What a process costs depends on where its memory happens to be.
+		t.Run(fmt.Sprint("launch ", i+1), func(t *testing.T) { launchAll(t, wanted, i) })
 	}
-	for range *rounds {
-		for _, r := range rows {
-			for i, s := range subjects {
-				if s.missing == "" {
-					table[r][i].turn(t, r, s.hops[r.entry()])
-				}
-			}
-		}
+	if *only == "" {
+		concludeStreams()
 	}
-	measureStreams(t, subjects)
-	for _, r := range rows {
+	for _, r := range wanted {
 		conclude(table[r])
 		judge(r, table[r])
 		results = append(results, table[r]...)
@@ -151,49 +142,32 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// turn measures one proxy for one round.
-func (r *result) turn(t *testing.T, kind row, to hop) {
-	t.Helper()
-	all := dialAll(t, kind, to)
-	defer all.Close()
-	before := cpu(t, to.pids)
-	requests, took := closedLoop(t, all, *round)
-	used := cpu(t, to.pids) - before
-	r.RSS = max(r.RSS, resident(t, to.pids))
-	r.cpus = append(r.cpus, used.Seconds()*1e6/float64(requests))
-	r.throughputs = append(r.throughputs, float64(requests)/took.Seconds())
-	r.late = append(r.late, openLoop(t, all, *rate, *round)...)
-}
-
-// conclude makes the values of a row out of its rounds, and the ratios.
-func conclude(proxies []*result) {
-	best, base := 0.0, 0.0
-	for _, r := range proxies {
-		if r.Missing != "" {
-			continue
-		}
-		r.CPU, r.Throughput = quantile(r.cpus, 0.5), quantile(r.throughputs, 0.5)
-		r.P50, r.P99 = microseconds(quantile(r.late, 0.5)), microseconds(quantile(r.late, 0.99))
-		if r.Proxy != ours && r.Proxy != direct && (best == 0 || r.CPU < best) {
-			best = r.CPU
-		}
-		if r.Proxy == reference {
-			base = r.CPU
+// launchAll starts every process and lets it have its share of the rounds.
+func launchAll(t *testing.T, wanted []row, launched int) {
+	again(t, "application", loadCore, layout{})
+	listens(t, application)
+	listens(t, booksIP+":8080")
+	again(t, "spouting", loadCore, layout{})
+	listens(t, spouting)
+	bare := hop{addr: application, target: application}
+	peers := slices.DeleteFunc(newPeers(t), func(s subject) bool { return *beside != "" && s.name != *beside })
+	subjects := append(append([]subject{newMesh(t)}, peers...), subject{name: direct, hops: [3]hop{bare, bare, bare}})
+	for _, r := range wanted {
+		for _, s := range subjects {
+			if launched == 0 {
+				table[r] = append(table[r], &result{Row: r.String(), Proxy: s.name, Missing: s.missing})
+			}
 		}
 	}
-	for _, r := range proxies {
-		if r.Missing == "" {
-			r.ToBest, r.ToReference = r.CPU/best, r.CPU/base
+	for n := range max(1, *rounds / *anew) {
+		for _, r := range wanted {
+			takeTurns(t, r, subjects, n%2 == 1)
 		}
 	}
+	if *only == "" {
+		measureStreams(t, subjects)
+	}
 }
-
-func quantile[T float64 | time.Duration](of []T, q float64) T {
-	sorted := slices.Sorted(slices.Values(of))
-	return sorted[int(q*float64(len(sorted)-1))]
-}
-
-func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func printTable() {
 	var last string
@@ -212,8 +186,8 @@ func printTable() {
 	printMemory()
 	printVerdicts()
 	if len(results) > 0 {
-		fmt.Printf("\n%d rounds of %s, latency at %d/s, proxies on processor %d, load and application on %d, GOMAXPROCS=1\n%s\n",
-			*rounds, *round, *rate, proxyCore, loadCore,
+		fmt.Printf("\n%d rounds of %s in %d launches, latency at %d/s, proxies on processor %d, load and application on %d, GOMAXPROCS=1\n%s\n",
+			*rounds, *round, *anew, *rate, proxyCore, loadCore,
 			"CPU is of all the proxies that a request passes; both proxies of two hops share the processor.")
 	}
 }

@@ -47,10 +47,10 @@ func judge(r row, proxies []*result) {
 	}
 	for _, w := range wants[r] {
 		if of[w.peer] != nil {
-			decide(verdict{"processor time: " + r.String(), "of " + w.peer, of[ours].CPU / of[w.peer].CPU, w.budget, w.stretch, false})
+			decide(verdict{"processor time: " + r.String(), "of " + w.peer, paired(of[ours].cpus, of[w.peer].cpus), w.budget, w.stretch, false})
 		}
 	}
-	if r != timely {
+	if r != timely || *rate <= 0 {
 		return
 	}
 	decide(verdict{fmt.Sprintf("added p99 at %d/s: %s", *rate, r), "ms", (of[ours].P99 - of[direct].P99) / 1000, 1, 0, false})

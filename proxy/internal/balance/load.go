@@ -57,7 +57,7 @@ func (l *Load) Sample(now, rtt time.Duration) {
 	for {
 		old := l.bits.Load()
 		value, age := unpack(old, now)
-		keep := math.Exp(-age / l.decay)
+		keep := fade(age / l.decay)
 		next := value*keep + sample*(1-keep)
 		if sample > value*keep {
 			next = sample
@@ -71,12 +71,22 @@ func (l *Load) Sample(now, rtt time.Duration) {
 // Estimate is the response time expected at now, in ms.
 func (l *Load) Estimate(now time.Duration) float64 {
 	value, age := unpack(l.bits.Load(), now)
-	return value * math.Exp(-age/l.decay)
+	return value * fade(age/l.decay)
 }
 
 // cost ranks endpoints: what a request more would wait for.
 func (l *Load) cost(now time.Duration, pending int64) float64 {
 	return max(l.Estimate(now), floor) * float64(pending+1) * l.cold(now)
+}
+
+// fade is what is left of an estimate after so many times the decay. A busy endpoint's
+// is looked at again after a thousandth of it or less: a series is as exact there as
+// what is kept of the estimate.
+func fade(passed float64) float64 {
+	if passed < 1e-3 {
+		return 1 - passed + passed*passed/2
+	}
+	return math.Exp(-passed)
 }
 
 func pack(value float64, now time.Duration) uint64 {

@@ -262,6 +262,26 @@ func parseResponse(r *message.Response, fields message.Fields, head string, meth
 // parseFields appends lines up to the empty one.
 func parseFields(fields message.Fields, s string, strict bool) (message.Fields, error) {
 	for {
+		// Most lines are a name, a colon, a value and CR LF: those are gone through once.
+		colon := 0
+		for colon < len(s) && tchar[s[colon]] {
+			colon++
+		}
+		if colon > 0 && colon < len(s) && s[colon] == ':' {
+			after := s[colon+1:]
+			if end := strings.IndexByte(after, '\n'); end > 0 && after[end-1] == '\r' {
+				v := trim(after[:end-1])
+				if !message.ValidValue(v) {
+					return nil, errValue
+				}
+				if len(fields) >= maxFields {
+					return nil, errTooMany
+				}
+				fields = append(fields, message.Field{Name: s[:colon], Value: v, Sound: true})
+				s = after[end+1:]
+				continue
+			}
+		}
 		line, rest, err := cut(s, strict)
 		if err != nil {
 			return nil, err

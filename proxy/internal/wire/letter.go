@@ -66,21 +66,27 @@ func put(fd uintptr) {
 // deliver sees to it that the letter goes out, and waits for that if it must.
 // unsent says that an error has come before any of it had gone.
 func (r *Reader) deliver() (unsent bool, err error) {
+	p := r.letter
 	box.mu.Lock()
 	if r.posted {
 		sendAll()
 	}
-	box.mu.Unlock()
 	n, err := r.n, r.err
+	gone := err != nil || n == len(p)
+	if gone {
+		r.letter = nil
+	}
+	box.mu.Unlock()
 	if s, ok := r.count.(sender); ok {
 		s.Sent(n, err)
 	}
-	if err == nil && n < len(r.letter) {
-		var m int
-		m, err = r.conn.Write(r.letter[n:]) // which counts by itself
-		if n += m; err == nil && n < len(r.letter) {
-			err = io.ErrShortWrite
-		}
+	if gone {
+		Put(p)
+		return n == 0 && err != nil, err
+	}
+	m, err := r.conn.Write(p[n:]) // which counts by itself
+	if n += m; err == nil && n < len(p) {
+		err = io.ErrShortWrite
 	}
 	r.Discard()
 	return n == 0 && err != nil, err
