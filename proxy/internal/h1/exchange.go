@@ -88,16 +88,10 @@ func (x *Exchange) Trailer() message.Fields { return x.body.trailer }
 
 // Context is message.Client's. It is the connection's.
 func (x *Exchange) Context() context.Context {
-	c := x.c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ctx == nil {
-		c.ctx, c.cancel = context.WithCancelCause(context.Background())
-		if c.gone {
-			c.cancel(message.ErrGone)
-		}
+	if l := x.c.life.Load(); l != nil {
+		return l.ctx
 	}
-	return c.ctx
+	return x.c.live()
 }
 
 // Guard is message.Client's.

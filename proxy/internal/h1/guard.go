@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"context"
 	"errors"
 	"io"
 	"time"
@@ -83,9 +84,7 @@ func (c *Conn) watch(done chan struct{}) {
 	c.gone = true
 	a := c.guard
 	c.guard = nil
-	if c.cancel != nil {
-		c.cancel(message.ErrGone)
-	}
+	c.life.Load().end()
 	c.telling.Lock()
 	defer c.telling.Unlock()
 	c.mu.Unlock()
@@ -111,4 +110,33 @@ func (c *Conn) unwatch() bool {
 		c.mu.Unlock()
 	}
 	return taken
+}
+
+// lifetime is how long a client is there.
+type lifetime struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// live makes the client's lifetime, unless there is one.
+func (c *Conn) live() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.life.Load()
+	if l == nil {
+		l = new(lifetime)
+		l.ctx, l.cancel = context.WithCancelCause(context.Background())
+		if c.gone {
+			l.end()
+		}
+		c.life.Store(l)
+	}
+	return l.ctx
+}
+
+// end tells who waits that the client has gone. There may be no lifetime.
+func (l *lifetime) end() {
+	if l != nil {
+		l.cancel(message.ErrGone)
+	}
 }

@@ -66,6 +66,6 @@ func (c *Conn) woken(err error, began bool) (over bool) {
 		c.alarm.Stop()
 		c.alarm, c.armed = nil, false
 	}
-	c.ctx, c.cancel = nil, nil
+	c.life.Store(nil)
 	return true
 }

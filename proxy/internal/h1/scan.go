@@ -262,25 +262,10 @@ func parseResponse(r *message.Response, fields message.Fields, head string, meth
 // parseFields appends lines up to the empty one.
 func parseFields(fields message.Fields, s string, strict bool) (message.Fields, error) {
 	for {
-		// Most lines are a name, a colon, a value and CR LF: those are gone through once.
-		colon := 0
-		for colon < len(s) && tchar[s[colon]] {
-			colon++
-		}
-		if colon > 0 && colon < len(s) && s[colon] == ':' {
-			after := s[colon+1:]
-			if end := strings.IndexByte(after, '\n'); end > 0 && after[end-1] == '\r' {
-				v := trim(after[:end-1])
-				if !message.ValidValue(v) {
-					return nil, errValue
-				}
-				if len(fields) >= maxFields {
-					return nil, errTooMany
-				}
-				fields = append(fields, message.Field{Name: s[:colon], Value: v, Sound: true})
-				s = after[end+1:]
-				continue
-			}
+		if name, v, rest, ok := plain(s); ok && len(fields) < maxFields {
+			fields = append(fields, message.Field{Name: name, Value: v, Sound: true})
+			s = rest
+			continue
 		}
 		line, rest, err := cut(s, strict)
 		if err != nil {
@@ -311,6 +296,25 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 		}
 		fields = append(fields, message.Field{Name: name, Value: v, Sound: true})
 	}
+}
+
+// plain reads a line that is a name, a colon, a value and CR LF, as most are, in one
+// pass.
+func plain(s string) (name, v, rest string, ok bool) {
+	colon := 0
+	for colon < len(s) && tchar[s[colon]] {
+		colon++
+	}
+	if colon == 0 || colon == len(s) || s[colon] != ':' {
+		return "", "", "", false
+	}
+	name, s = s[:colon], s[colon+1:]
+	end := strings.IndexByte(s, '\n')
+	if end < 1 || s[end-1] != '\r' {
+		return "", "", "", false
+	}
+	v = trim(s[:end-1])
+	return name, v, s[end+1:], message.ValidValue(v)
 }
 
 // frame finds out how the body ends, and takes the coding off: it is this hop's.

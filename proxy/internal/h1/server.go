@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -39,8 +38,7 @@ type Conn struct {
 
 	guard    message.Aborter
 	telling  sync.Mutex // is held while the guard is told; taken within mu
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
+	life     atomic.Pointer[lifetime] // what requests' contexts are; made when one asks
 	alarm    *time.Timer
 	armed    bool
 	seen     uint64 // the exchange that the alarm saw last
@@ -107,12 +105,10 @@ func (c *Conn) end() {
 	if c.alarm != nil {
 		c.alarm.Stop()
 	}
-	cancel := c.cancel
+	life := c.life.Load()
 	c.mu.Unlock()
 	c.in.Discard()
-	if cancel != nil {
-		cancel(message.ErrGone)
-	}
+	life.end()
 	c.in.Release()
 	if !taken {
 		_ = c.nc.Close()

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"io"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,11 +16,11 @@ import (
 // maxLetters bounds what waits, and how long it is sent without a break.
 const maxLetters = 64
 
-// box has the readers whose letters wait.
+// box has the readers whose letters wait. Each is inside its RawConn.Read meanwhile: so
+// its descriptor is its own until the letter is out.
 var box struct {
 	mu   sync.Mutex
 	full []*Reader
-	at   *Reader // whose letter is being sent: a function for each would be memory for each
 }
 
 // Post keeps p, a buffer of Get, to be sent before the next Fill waits, and reports
@@ -31,65 +30,69 @@ func (r *Reader) Post(p []byte) bool {
 	if !r.Posts() || r.at != r.end || r.letter != nil || len(p) == 0 {
 		return false
 	}
+	r.letter = p
+	return true
+}
+
+// post puts the letter into the box, to be sent by whoever comes first.
+func (r *Reader) post(fd uintptr) {
+	r.fd, r.n, r.err = fd, 0, nil
 	box.mu.Lock()
 	if len(box.full) >= maxLetters {
 		sendAll()
 	}
-	r.letter, r.posted, r.n, r.err = p, true, 0, nil
+	r.posted = true
 	box.full = append(box.full, r)
 	box.mu.Unlock()
-	return true
 }
 
-// sendAll empties the box. Its lock is held.
+// sendAll empties the box as far as the sockets take it at once. Its lock is held.
 func sendAll() {
 	for i, r := range box.full {
-		box.at = r
-		if err := r.raw.Control(put); err != nil {
-			r.err = err
+		n, no := send(r.fd, r.letter)
+		if r.n = n; no != 0 && no != unix.EAGAIN {
+			r.err = broken(r.conn, "write", no)
 		}
 		r.posted = false
 		box.full[i] = nil
 	}
-	box.full, box.at = box.full[:0], nil
+	box.full = box.full[:0]
 }
 
-// put sends what the socket takes at once.
-func put(fd uintptr) {
-	r := box.at
-	n, no := send(fd, r.letter)
-	if r.n = n; no != 0 && no != unix.EAGAIN {
-		r.err = broken(r.conn, "write", no)
-	}
-}
-
-// deliver sees to it that the letter goes out, and waits for that if it must.
-// unsent says that an error has come before any of it had gone.
-func (r *Reader) deliver() (unsent bool, err error) {
+// deliver sees to it that the letter goes out, and waits for that if it must. unsent is
+// set if an error has come before any of it had gone.
+func (r *Reader) deliver() error {
 	p := r.letter
 	box.mu.Lock()
 	if r.posted {
 		sendAll()
 	}
 	n, err := r.n, r.err
-	gone := err != nil || n == len(p)
-	if gone {
+	over := err != nil || n == len(p)
+	if over {
 		r.letter = nil
 	}
 	box.mu.Unlock()
 	if s, ok := r.count.(sender); ok {
 		s.Sent(n, err)
 	}
-	if gone {
+	if over {
 		Put(p)
-		return n == 0 && err != nil, err
+		r.unsent = n == 0 && err != nil
+		return err
 	}
-	m, err := r.conn.Write(p[n:]) // which counts by itself
-	if n += m; err == nil && n < len(p) {
+	return r.rest(n)
+}
+
+// rest sends the letter from byte n on, and waits until it is out.
+func (r *Reader) rest(n int) error {
+	m, err := r.conn.Write(r.letter[n:]) // which counts by itself
+	if n += m; err == nil && n < len(r.letter) {
 		err = io.ErrShortWrite
 	}
 	r.Discard()
-	return n == 0 && err != nil, err
+	r.unsent = n == 0 && err != nil
+	return err
 }
 
 // Discard takes back what was posted and has not been sent.
@@ -99,10 +102,6 @@ func (r *Reader) Discard() {
 		return
 	}
 	box.mu.Lock()
-	if r.posted {
-		r.posted = false
-		box.full = slices.DeleteFunc(box.full, func(other *Reader) bool { return other == r })
-	}
 	r.letter = nil
 	box.mu.Unlock()
 	Put(p)
@@ -111,7 +110,8 @@ func (r *Reader) Discard() {
 // Posts reports whether something can be posted at all.
 func (r *Reader) Posts() bool { return r.posts && r.begun }
 
-// Pending reports whether what was posted may not be out yet. Any goroutine may ask.
+// Pending reports whether what was posted may not be out yet. Any goroutine may ask,
+// within the lock that Post was called with.
 func (r *Reader) Pending() bool {
 	box.mu.Lock()
 	defer box.mu.Unlock()

@@ -11,6 +11,7 @@ const Size = 32 << 10
 // The shelves hold arrays, for a slice put on one would be another allocation.
 var (
 	shelf1  = spare.Pool[[1 << 10]byte]{Small: true}
+	shelf2  = spare.Pool[[2 << 10]byte]{Small: true}
 	shelf4  spare.Pool[[4 << 10]byte]
 	shelf16 spare.Pool[[16 << 10]byte]
 	shelf32 spare.Pool[[32 << 10]byte]
@@ -23,6 +24,8 @@ func Get(n int) []byte {
 	switch {
 	case n <= 1<<10:
 		return shelf1.Get()[:0]
+	case n <= 2<<10:
+		return shelf2.Get()[:0]
 	case n <= 4<<10:
 		return shelf4.Get()[:0]
 	case n <= 16<<10:
@@ -41,6 +44,8 @@ func Put(b []byte) {
 	switch cap(b) {
 	case 1 << 10:
 		shelf1.Put((*[1 << 10]byte)(b[:cap(b)]))
+	case 2 << 10:
+		shelf2.Put((*[2 << 10]byte)(b[:cap(b)]))
 	case 4 << 10:
 		shelf4.Put((*[4 << 10]byte)(b[:cap(b)]))
 	case 16 << 10:

@@ -40,9 +40,12 @@ type Reader struct {
 	err   error  // likewise
 	one   [1]byte
 
-	posts  bool   // a letter may wait
-	posted bool   // it is in the box, whose lock guards it, letter, n and err meanwhile
-	unsent bool   // nothing of the last one has gone
+	posts  bool // a letter may wait
+	posted bool // it is in the box, whose lock guards it, letter, n and err meanwhile
+	failed bool // it could not be sent
+	unsent bool // and nothing of it has gone
+	turn   bool // others have not been let run yet
+	fd     uintptr
 	letter []byte // of Get: what is to be sent before the next Fill waits
 }
 
@@ -184,19 +187,19 @@ func (r *Reader) borrow() {
 // ready reads the socket past the connection's own Read, so that the buffer can
 // be given back when there is nothing yet.
 func (r *Reader) ready() error {
-	if r.alone {
-		giveWay()
-	}
-	if r.letter != nil {
-		var err error
-		if r.unsent, err = r.deliver(); err != nil {
-			return err
-		}
-	}
-	r.n, r.err, r.waits = 0, nil, false
+	r.n, r.err, r.waits, r.unsent, r.turn = 0, nil, false, false, r.alone
 	err := r.raw.Read(r.try)
 	if err == nil {
 		err = r.err
+	}
+	switch {
+	case r.letter != nil: // reading is not allowed any more: what is to be sent does not know
+		if sent := r.rest(0); sent != nil {
+			return sent
+		}
+	case r.failed:
+		r.failed = false
+		return err
 	}
 	if r.count != nil {
 		r.count.Passed(r.n, err)
@@ -211,7 +214,16 @@ func (r *Reader) ready() error {
 	return err
 }
 
+// attempt is called with the socket, and again when it has become ready.
 func (r *Reader) attempt(fd uintptr) bool {
+	if r.turn {
+		r.turn = false
+		if r.letter == nil {
+			giveWay()
+		} else if !r.send(fd) {
+			return true
+		}
+	}
 	if r.buf == nil {
 		r.borrow()
 	}
@@ -230,6 +242,15 @@ func (r *Reader) attempt(fd uintptr) bool {
 		r.err = broken(r.conn, "read", no)
 	}
 	return true
+}
+
+// send has the letter sent with those of others, and reports whether it is out.
+func (r *Reader) send(fd uintptr) bool {
+	r.post(fd)
+	giveWay()
+	err := r.deliver()
+	r.n, r.err, r.failed = 0, err, err != nil
+	return err == nil
 }
 
 // Unsent reports whether the last Fill has failed because nothing of what was posted
