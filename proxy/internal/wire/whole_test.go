@@ -153,6 +153,7 @@ func (s *stream) read() {
 		case err == nil || errors.Is(err, io.ErrShortBuffer):
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if s.to.SetReadDeadline(time.Time{}) != nil || s.name == "aborted" {
+				_ = s.to.Close() // else who writes waits for a reader that has left
 				return
 			}
 		case errors.Is(err, io.EOF):
