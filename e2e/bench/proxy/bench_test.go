@@ -127,7 +127,9 @@ func TestProxies(t *testing.T) {
 	wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !regexp.MustCompile(*only).MatchString(r.String()) })
 	for i := range *anew {
 		// What a process costs depends on where its memory happens to be.
-		t.Run(fmt.Sprint("launch ", i+1), func(t *testing.T) { launchAll(t, wanted, i) })
+		if !t.Run(fmt.Sprint("launch ", i+1), func(t *testing.T) { launchAll(t, wanted, i) }) {
+			return
+		}
 	}
 	if *only == "" {
 		concludeStreams()
@@ -144,6 +146,7 @@ func TestProxies(t *testing.T) {
 
 // launchAll starts every process and lets it have its share of the rounds.
 func launchAll(t *testing.T, wanted []row, launched int) {
+	t.Helper()
 	again(t, "application", loadCore, layout{})
 	listens(t, application)
 	listens(t, booksIP+":8080")

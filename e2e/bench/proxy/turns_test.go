@@ -92,7 +92,8 @@ func paired(costs, others []float64) float64 {
 	for i := range costs {
 		ratios[i] = costs[i] / others[i]
 	}
-	return quantile(ratios, 0.5)
+	slices.Sort(ratios)
+	return (ratios[(len(ratios)-1)/2] + ratios[len(ratios)/2]) / 2
 }
 
 func quantile[T float64 | time.Duration](of []T, q float64) T {

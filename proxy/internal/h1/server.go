@@ -37,7 +37,7 @@ type Conn struct {
 	last    bool        // its last answer was not out when it was to leave
 
 	guard    message.Aborter
-	telling  sync.Mutex // is held while the guard is told; taken within mu
+	telling  sync.Mutex               // is held while the guard is told; taken within mu
 	life     atomic.Pointer[lifetime] // what requests' contexts are; made when one asks
 	alarm    *time.Timer
 	armed    bool
