@@ -45,7 +45,7 @@ sim:          ## SEEDS=10000 random stories of the control plane on a bad networ
 bench: binaries ## measure the control plane at PODS=150000 against its budgets, as a table and .bin/scale.json; ONLY=start,hop narrows
 	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -v -timeout 30m ./bench/scale -args -pods $(or $(PODS),150000) -only '$(ONLY)' -json $(BIN)/scale.json
 bench-proxy: binaries ## measure the proxy beside nginx, haproxy and net/http, as a table and .bin/proxy.json
-	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -v -timeout 30m ./bench/proxy -args -launches 5 -rounds 40 -round 250ms -rate 1000 -volume 128 -settle 20s -json $(BIN)/proxy.json
+	cd e2e && WEFT_BIN=$(BIN) go test -count 1 -v -timeout 1h ./bench/proxy -args -launches 5 -rounds 40 -round 250ms -rate 1000 -volume 128 -settle 20s -json $(BIN)/proxy.json
 robust: racebins ## break a mesh of real processes for FOR=5m and judge what its clients were told; SEED=, GAP=3s, NATS=docker
 	cd e2e && WEFT_BIN=$(RACEBIN) WEFT_KUBE_BIN=$(BIN)/kube go test -race -count 1 -v -timeout 2h -run TestRobust ./robust \
 		-args -for $(or $(FOR),5m) -gap $(or $(GAP),3s) -seed $(or $(SEED),0) -nats $(or $(NATS),process)

@@ -105,7 +105,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	printTable()
 	if *out != "" {
-		body, err := json.MarshalIndent(map[string]any{"results": results, "streams": streams, "memory": shares, "verdicts": verdicts}, "", "  ")
+		body, err := json.MarshalIndent(map[string]any{"results": results, "streams": streams, "memory": shares, "verdicts": verdicts, "calm": calmed}, "", "  ")
 		if err == nil {
 			err = os.WriteFile(*out, append(body, '\n'), 0o600)
 		}
@@ -188,6 +188,7 @@ func printTable() {
 	printStreams()
 	printMemory()
 	printVerdicts()
+	printCalmness()
 	if len(results) > 0 {
 		fmt.Printf("\n%d rounds of %s in %d launches, latency at %d/s, proxies on processor %d, load and application on %d, GOMAXPROCS=1\n%s\n",
 			*rounds, *round, *anew, *rate, proxyCore, loadCore,

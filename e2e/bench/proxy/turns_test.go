@@ -50,7 +50,7 @@ func (r *result) timed(t *testing.T, kind row, to hop) {
 	}
 	all := dialAll(t, kind, to)
 	defer all.Close()
-	r.late = append(r.late, openLoop(t, all, *rate, *round)...)
+	r.late = append(r.late, calmly(t, func() []time.Duration { return openLoop(t, all, *rate, *round) })...)
 }
 
 // conclude makes the values of a row out of its rounds, and the ratios.
