@@ -50,7 +50,9 @@ func TestRequestBeforeTheEnd(t *testing.T) {
 	c.last = true
 	c.leaving.Store(true)
 	_ = far.SetReadDeadline(time.Unix(1, 0))
-	c.woken(nil, false)
+	if err := c.woken(nil, false); err != nil {
+		t.Fatal(err)
+	}
 	_, _ = io.WriteString(near, "x")
 	if err := c.in.Fill(64); err != nil {
 		t.Error(err)

@@ -2,6 +2,7 @@ package h1
 
 import (
 	"errors"
+	"net"
 	"os"
 	"time"
 )
@@ -36,17 +37,22 @@ func (c *Conn) Rest(collections uint64) {
 	}
 }
 
-// woken is told how waiting for a request has ended, before anything else is done,
-// and reports whether that is over because the connection rests.
-func (c *Conn) woken(err error, began bool) (over bool) {
+// woken is told how waiting for a request has ended, before anything else is done, and
+// returns what that means: errRests if it is over because the connection rests, and no
+// request that was read while the connection was closed, for it has no answer.
+func (c *Conn) woken(err error, began bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed && err == nil {
+		return net.ErrClosed
+	}
 	if began {
 		c.half = false
 		if !c.due.IsZero() && err == nil {
 			_ = c.nc.SetReadDeadline(time.Time{}) // the body has its own time
 		}
 	}
+	over := false
 	if c.resting {
 		c.resting = false
 		_ = c.nc.SetReadDeadline(time.Time{}) // if that fails, so does reading
@@ -59,7 +65,7 @@ func (c *Conn) woken(err error, began bool) (over bool) {
 		if err == nil {
 			c.busy, c.calm = true, fresh
 		}
-		return false
+		return err
 	}
 	// What only saves work, until the next request makes it again.
 	if c.alarm != nil {
@@ -67,5 +73,5 @@ func (c *Conn) woken(err error, began bool) (over bool) {
 		c.alarm, c.armed = nil, false
 	}
 	c.life.Store(nil)
-	return true
+	return errRests
 }

@@ -34,6 +34,7 @@ type Conn struct {
 	leaving atomic.Bool // is set while mu is held
 	gone    bool        // the client has, or we hung up on it
 	taken   bool        // by a tunnel
+	closed  bool        // by us, while somebody may be reading it
 	last    bool        // its last answer was not out when it was to leave
 
 	guard    message.Aborter
@@ -126,6 +127,7 @@ func (c *Conn) Shutdown() {
 		c.last = true
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 	case !c.busy:
+		c.closed = true
 		_ = c.nc.Close()
 	case c.half:
 		c.hurry()
@@ -136,6 +138,7 @@ func (c *Conn) Shutdown() {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	taken := c.taken
+	c.closed = !taken
 	c.mu.Unlock()
 	if !taken {
 		_ = c.nc.Close()
@@ -219,10 +222,7 @@ func (c *Conn) head() ([]byte, error) {
 		if looked = len(b); looked+empty > 0 {
 			c.halved()
 		}
-		err := c.in.Fill(c.cfg.MaxHead)
-		if c.woken(err, looked+empty > 0) {
-			return nil, errRests
-		}
+		err := c.woken(c.in.Fill(c.cfg.MaxHead), looked+empty > 0)
 		if errors.Is(err, io.ErrShortBuffer) {
 			return nil, errTooLarge
 		}

@@ -95,7 +95,8 @@ func (r *Reader) rest(n int) error {
 	return err
 }
 
-// Discard takes back what was posted and has not been sent.
+// Discard takes back what was posted and has not been sent. It is for the goroutine that
+// posts and fills, which is not in the box meanwhile.
 func (r *Reader) Discard() {
 	p := r.letter
 	if p == nil {

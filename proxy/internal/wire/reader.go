@@ -44,7 +44,6 @@ type Reader struct {
 	posted bool // it is in the box, whose lock guards it, letter, n and err meanwhile
 	failed bool // it could not be sent
 	unsent bool // and nothing of it has gone
-	turn   bool // others have not been let run yet
 	fd     uintptr
 	letter []byte // of Get: what is to be sent before the next Fill waits
 }
@@ -187,7 +186,10 @@ func (r *Reader) borrow() {
 // ready reads the socket past the connection's own Read, so that the buffer can
 // be given back when there is nothing yet.
 func (r *Reader) ready() error {
-	r.n, r.err, r.waits, r.unsent, r.turn = 0, nil, false, false, r.alone
+	r.n, r.err, r.waits, r.unsent = 0, nil, false, false
+	if r.alone && r.letter == nil {
+		giveWay() // before the socket is held: what is closed meanwhile is not read any more
+	}
 	err := r.raw.Read(r.try)
 	if err == nil {
 		err = r.err
@@ -216,13 +218,8 @@ func (r *Reader) ready() error {
 
 // attempt is called with the socket, and again when it has become ready.
 func (r *Reader) attempt(fd uintptr) bool {
-	if r.turn {
-		r.turn = false
-		if r.letter == nil {
-			giveWay()
-		} else if !r.send(fd) {
-			return true
-		}
+	if r.letter != nil && !r.send(fd) {
+		return true
 	}
 	if r.buf == nil {
 		r.borrow()

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"errors"
+	"net"
 	"runtime"
 	"testing"
 )
@@ -63,4 +65,34 @@ func TestThePollerHasItsTurn(t *testing.T) {
 		}
 	}
 	t.Errorf("%d reads are counted although the poller had its turn", taken.Load())
+}
+
+// TestClosedWhileOthersRun: what comes on a connection that is closed while its reader
+// gives way is not read. It may not be closed yet then, but not each time.
+func TestClosedWhileOthersRun(t *testing.T) {
+	one(t)
+	const times = 20
+	late := 0
+	for range times {
+		near, far := pair(t)
+		var r Reader
+		r.Reset(far)
+		r.begun = true
+		if _, err := near.Write([]byte("late")); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan struct{})
+		go func() { defer close(closed); _ = far.Close() }()
+		switch err := r.Fill(Size); {
+		case err == nil:
+			late++
+		case !errors.Is(err, net.ErrClosed):
+			t.Error(err)
+		}
+		r.Release()
+		<-closed
+	}
+	if late > times/2 {
+		t.Errorf("%d of %d connections were read after they were closed", late, times)
+	}
 }
