@@ -113,6 +113,10 @@ func (c *Conn) request(at heads, fields message.Fields, store *message.Store, to
 		}
 		return false, &frame.ConnError{Code: frame.StreamClosed, Why: "HEADERS on a stream that has ended"}
 	}
+	if c.err != nil { // it was read before the end, and nobody would end its stream
+		defer c.mu.Unlock()
+		return false, c.err
+	}
 	c.highest = at.stream
 	switch {
 	case c.lastSent != frame.MaxWindow, len(c.streams) >= int(c.cfg.MaxStreams), c.handled >= 2*int(c.cfg.MaxStreams):

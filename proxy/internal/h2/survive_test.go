@@ -1,9 +1,14 @@
 package h2
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"testing"
+
+	"golang.org/x/net/http2"
+
+	"github.com/weftmesh/weft/proxy/internal/frame"
 )
 
 // buggy is a connection that panics when it is read from, or written to.
@@ -41,5 +46,33 @@ func TestABugEndsOneConnectionOnly(t *testing.T) {
 		if err == nil {
 			t.Errorf("reads %v: no error", how.reads)
 		}
+	}
+}
+
+// TestNothingIsServedAfterTheEnd: a request that was read together with one in whose
+// handler the connection is closed is not passed on. Its body would never end.
+func TestNothingIsServedAfterTheEnd(t *testing.T) {
+	near, far := pair(t)
+	handled := 0
+	var c *Conn
+	c = Server(far, Config{Handle: func(s *Stream) { // on Run's goroutine
+		defer s.Done()
+		handled++
+		c.Close()
+	}})
+	over := make(chan struct{})
+	go func() { defer close(over); _ = c.Run() }()
+	r := newRaw(t, near)
+	var both bytes.Buffer
+	both.WriteString(frame.Preface)
+	w := http2.NewFramer(&both, nil)
+	r.must(w.WriteSettings())
+	for _, id := range []uint32{1, 3} { // the second has a body to come
+		r.must(w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.block(get...), EndHeaders: true, EndStream: id == 1}))
+	}
+	r.send(both.Bytes())
+	<-over
+	if handled != 1 {
+		t.Errorf("%d requests were handled, want the one before the end", handled)
 	}
 }
