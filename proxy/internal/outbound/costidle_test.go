@@ -216,19 +216,19 @@ func testIdle(t *testing.T) {
 			p := startPair(t, "all-authenticated")
 			app := serveHTTP(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 			p.controls.service(web, plain(app.addr))
-			c := crowd{Addr: p.addr, Authority: "web.shop.svc.cluster.local", BodyLength: tt.body, Conns: 300}
+			c := crowd{Addr: p.addr, Authority: "web.shop.svc.cluster.local", BodyLength: tt.body, Conns: 1000}
 			if tt.meshed {
 				c.mesh(t, p, app.addr.Port())
 			}
 			c.start(t)() // the way is known, pools are filled
 			base := quieter(t, 0)
-			calm := longer
+			least := resting
 			if tt.meshed {
-				calm = shorter // resting is not what the budgets are for
+				least = 0 // resting is not what the budgets are for
 			}
-			before := settled(max(calm/2, shorter))
+			before := settled(least / 2)
 			end := c.start(t)
-			per := (settled(calm) - before) / float64(c.Conns) / 1024
+			per := (settled(least) - before) / float64(c.Conns) / 1024
 			end()
 			quieter(t, base+c.Conns/2)
 			t.Logf("%.1f KiB a connection", per)
@@ -270,23 +270,25 @@ func quieter(t *testing.T, most int) int {
 	return runtime.NumGoroutine()
 }
 
-// longer is longer than idle connections take to rest, and once more.
-const shorter, longer = 300 * time.Millisecond, 5 * time.Second
+// resting is longer than idle connections take to rest on stacks that are small again:
+// four times what the door waits.
+const resting = 9 * time.Second
 
-// settled is what the heap and the stacks hold in bytes when they have held less no
-// more for a while: connections have ended or rest, and stacks have shrunk.
-func settled(calm time.Duration) float64 {
-	least, since := 0.0, time.Now()
-	for began := time.Now(); time.Since(since) < calm && time.Since(began) < time.Minute; <-time.After(50 * time.Millisecond) {
+// settled is what the heap and the stacks hold in bytes after least, and when they have
+// held less no more for a while: connections have ended or rest, and stacks have shrunk.
+func settled(least time.Duration) float64 {
+	const calm = 300 * time.Millisecond
+	low, since := 0.0, time.Now()
+	for began := time.Now(); time.Since(began) < least || time.Since(since) < calm && time.Since(began) < time.Minute; <-time.After(50 * time.Millisecond) {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		now := float64(m.HeapAlloc + m.StackInuse)
-		if least == 0 || now < least*0.995 {
-			least, since = now, time.Now()
+		if low == 0 || now < low*0.995 {
+			low, since = now, time.Now()
 		}
 	}
-	return least
+	return low
 }
 
 // testBurst has many peers send much at once, and sees the memory go back to the
@@ -321,7 +323,7 @@ func burst(t *testing.T, budget float64, surge func()) {
 	ebbing := make(chan struct{})
 	go func() { defer close(ebbing); _ = wire.Ebb(ctx, func() {}) }()
 	defer func() { cancel(); <-ebbing }()
-	settled(shorter)
+	settled(0)
 	debug.FreeOSMemory() // as Ebb has done by then where a proxy has run for a while
 	before := held()
 	surge()
