@@ -124,10 +124,17 @@ func TestProxies(t *testing.T) {
 	if err := pinSelf(); err != nil {
 		t.Fatal(err)
 	}
-	wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !regexp.MustCompile(*only).MatchString(r.String()) })
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatalf("-only: %v", err)
+	}
+	wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !pattern.MatchString(r.String()) })
+	if len(wanted) == 0 {
+		t.Fatalf("-only: no row is like %q", *only)
+	}
 	for i := range *anew {
 		// What a process costs depends on where its memory happens to be.
-		if !t.Run(fmt.Sprint("launch ", i+1), func(t *testing.T) { launchAll(t, wanted, i) }) {
+		if !t.Run(fmt.Sprint("launch ", i+1), func(t *testing.T) { launchAll(t, wanted) }) {
 			return
 		}
 	}
@@ -145,7 +152,7 @@ func TestProxies(t *testing.T) {
 }
 
 // launchAll starts every process and lets it have its share of the rounds.
-func launchAll(t *testing.T, wanted []row, launched int) {
+func launchAll(t *testing.T, wanted []row) {
 	t.Helper()
 	again(t, "application", loadCore, layout{})
 	listens(t, application)
@@ -153,16 +160,16 @@ func launchAll(t *testing.T, wanted []row, launched int) {
 	again(t, "spouting", loadCore, layout{})
 	listens(t, spouting)
 	bare := hop{addr: application, target: application}
-	peers := slices.DeleteFunc(newPeers(t), func(s subject) bool { return *beside != "" && s.name != *beside })
-	subjects := append(append([]subject{newMesh(t)}, peers...), subject{name: direct, hops: [3]hop{bare, bare, bare}})
+	subjects := append(append([]subject{newMesh(t)}, newPeers(t)...), subject{name: direct, hops: [3]hop{bare, bare, bare}})
 	for _, r := range wanted {
+		if len(table[r]) > 0 {
+			continue // it is not the first launch
+		}
 		for _, s := range subjects {
-			if launched == 0 {
-				table[r] = append(table[r], &result{Row: r.String(), Proxy: s.name, Missing: s.missing})
-			}
+			table[r] = append(table[r], &result{Row: r.String(), Proxy: s.name, Missing: s.missing})
 		}
 	}
-	for n := range max(1, *rounds / *anew) {
+	for n := range turns() {
 		for _, r := range wanted {
 			takeTurns(t, r, subjects, n%2 == 1)
 		}
@@ -171,6 +178,9 @@ func launchAll(t *testing.T, wanted []row, launched int) {
 		measureStreams(t, subjects)
 	}
 }
+
+// turns are a launch's share of the rounds.
+func turns() int { return max(1, *rounds / *anew) }
 
 func printTable() {
 	var last string

@@ -70,7 +70,7 @@ func (s *stream) flow(t *testing.T, to hop, bytes int64) {
 // measureStreams lets each proxy that can carry bytes have its turns.
 func measureStreams(t *testing.T, subjects []subject) {
 	t.Helper()
-	if streams == nil {
+	if len(streams) == 0 { // it is the first launch
 		for _, s := range subjects {
 			r := &stream{Proxy: s.name, Missing: s.missing}
 			if s.missing == "" && s.bytes.addr == "" {
@@ -79,7 +79,7 @@ func measureStreams(t *testing.T, subjects []subject) {
 			streams = append(streams, r)
 		}
 	}
-	for range max(1, *rounds / *anew) {
+	for range turns() {
 		for i, s := range subjects {
 			if streams[i].Missing == "" {
 				streams[i].flow(t, s.bytes, int64(*volume)<<20)

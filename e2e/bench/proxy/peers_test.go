@@ -27,11 +27,25 @@ const (
 // newPeers starts what of the others is installed. One that is not has a reason.
 func newPeers(t *testing.T) []subject {
 	t.Helper()
-	return []subject{
-		newPeer(t, "net/http", func(side string, at layout) int { return again(t, side, proxyCore, at) }),
-		installed(t, "nginx", nginxConf, "-e", "stderr", "-c"),
-		installed(t, "haproxy", haproxyConf, "-db", "-f"),
+	var all []subject
+	for _, p := range []struct {
+		name  string
+		start func(name string) subject
+	}{
+		{"net/http", func(name string) subject {
+			return newPeer(t, name, func(side string, at layout) int { return again(t, side, proxyCore, at) })
+		}},
+		{"nginx", func(name string) subject { return installed(t, name, nginxConf, "-e", "stderr", "-c") }},
+		{"haproxy", func(name string) subject { return installed(t, name, haproxyConf, "-db", "-f") }},
+	} {
+		if *beside == "" || *beside == p.name {
+			all = append(all, p.start(p.name))
+		}
 	}
+	if len(all) == 0 {
+		t.Fatalf("-beside: no peer is called %q", *beside)
+	}
+	return all
 }
 
 // newPeer starts both sides of a peer and waits until they listen.

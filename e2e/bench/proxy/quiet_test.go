@@ -14,7 +14,7 @@ const tries = 5
 // calmness is how often latency could be measured without the host in between.
 type calmness struct {
 	Turns     int `json:"turns"`
-	Disturbed int `json:"disturbed"` // the best that there was
+	Disturbed int `json:"disturbed"` // in each of their tries
 }
 
 var calmed calmness

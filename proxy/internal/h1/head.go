@@ -52,13 +52,9 @@ func requestLine(r *message.Request, line string) error {
 	if !ok || !ok2 || !token(method) || method == "PRI" {
 		return errLine
 	}
-	switch version {
-	case "HTTP/1.1":
-		r.Version = message.HTTP11
-	case "HTTP/1.0":
-		r.Version = message.HTTP10
-	default:
-		return errVersion
+	var err error
+	if r.Version, err = parseVersion(version); err != nil {
+		return err
 	}
 	r.Method = method
 	if target == "" {
@@ -140,6 +136,16 @@ func host(r *message.Request) error {
 	return nil
 }
 
+func parseVersion(s string) (message.Version, error) {
+	switch s {
+	case "HTTP/1.1":
+		return message.HTTP11, nil
+	case "HTTP/1.0":
+		return message.HTTP10, nil
+	}
+	return message.HTTP11, errVersion
+}
+
 // parseResponse reads a whole head of an answer into r. It is kinder than to
 // requests, where nothing can be smuggled by it: a field whose name is none is left
 // out.
@@ -150,13 +156,8 @@ func parseResponse(r *message.Response, fields message.Fields, head string, meth
 		return none, err
 	}
 	version, line, _ := strings.Cut(line, " ")
-	switch version {
-	case "HTTP/1.1":
-		r.Version = message.HTTP11
-	case "HTTP/1.0":
-		r.Version = message.HTTP10
-	default:
-		return none, errVersion
+	if r.Version, err = parseVersion(version); err != nil {
+		return none, err
 	}
 	code, reason, _ := strings.Cut(line, " ")
 	if len(code) != 3 {
