@@ -72,9 +72,9 @@ func (r row) entry() int {
 	return r.hops - 1
 }
 
-// result is one line of the table. Each value is the median of the rounds, but
-// the quantiles are of all requests, and the memory is the most that was seen. What is
-// relative is the median of what it was in each round (see paired).
+// result is one line of the table. Each value is the median of the rounds, but the
+// quantiles are of all requests of calm turns (see delays), and the memory is the most
+// that was seen. What is relative is the median of what it was in each round (see paired).
 type result struct {
 	Row         string  `json:"row"`
 	Proxy       string  `json:"proxy"`
@@ -88,7 +88,7 @@ type result struct {
 	ToReference float64 `json:"cpuToNetHTTP"`
 
 	cpus, throughputs []float64
-	late              []time.Duration
+	late              delays
 }
 
 var results []*result

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // tries bounds how often a turn is taken in which the host took the processors away.
@@ -19,23 +20,39 @@ type calmness struct {
 
 var calmed calmness
 
+// delays are how long answers took: in turns that the host left alone, and in others.
+type delays struct{ calm, rough []time.Duration }
+
+func (d *delays) add(of []time.Duration, calm bool) {
+	if calm {
+		d.calm = append(d.calm, of...)
+	} else {
+		d.rough = append(d.rough, of...)
+	}
+}
+
+// counted are those that say something: the others only where there is nothing else.
+func (d *delays) counted() []time.Duration {
+	if len(d.calm) > 0 {
+		return d.calm
+	}
+	return d.rough
+}
+
 // calmly takes a turn of latency, and once more if the host has had a processor
 // meanwhile, which other guests wanted: a pause of milliseconds is all there is to see
-// then. What was not kept of a turn is lost.
-func calmly[T any](t *testing.T, turn func() T) T {
+// then. It reports whether it was calm in the end.
+func calmly[T any](t *testing.T, turn func() T) (got T, calm bool) {
 	t.Helper()
 	calmed.Turns++
-	for n := 1; ; n++ {
+	for range tries {
 		before := stolen(t)
-		got := turn()
-		if stolen(t) == before {
-			return got
-		}
-		if n == tries {
-			calmed.Disturbed++
-			return got
+		if got = turn(); stolen(t) == before {
+			return got, true
 		}
 	}
+	calmed.Disturbed++
+	return got, false
 }
 
 // stolen is the processors' time that the host has not given us, in ticks (proc(5)); 0
@@ -60,7 +77,7 @@ func stolen(t *testing.T) uint64 {
 
 func printCalmness() {
 	if calmed.Disturbed > 0 {
-		fmt.Printf("\nthe host took the processors away in %d of %d turns of latency, however often they were taken: where they are many, latency says nothing\n",
+		fmt.Printf("\nthe host took the processors away in %d of %d turns of latency, however often they were taken: these count only where a proxy had no others\n",
 			calmed.Disturbed, calmed.Turns)
 	}
 }

@@ -66,7 +66,7 @@ func TestOneSlowBackend(t *testing.T) {
 	// A connection has time for a slow answer before its next request is due.
 	conns := max(16, int(lateBy.Seconds()*float64(*rate))+56)
 	kind := row{1, conns, 0}
-	var late [2][]time.Duration
+	var late [2]delays
 	var clients [2]*load.Clients
 	for i, name := range []string{even, oneSlow} {
 		clients[i] = dialAll(t, kind, hop{addr: sidecarIP + ":4140", target: name})
@@ -75,17 +75,18 @@ func TestOneSlowBackend(t *testing.T) {
 	// Short turns, so that what disturbs this machine disturbs both alike.
 	const turns = 8
 	for range *rounds * turns {
-		pair := calmly(t, func() (both [2][]time.Duration) {
+		pair, calm := calmly(t, func() (both [2][]time.Duration) {
 			for i := range clients {
 				both[i] = openLoop(t, clients[i], *rate, *round/turns)
 			}
 			return both
 		})
 		for i := range late {
-			late[i] = append(late[i], pair[i]...)
+			late[i].add(pair[i], calm)
 		}
 	}
-	healthy, slow := quantile(late[0], 0.99), quantile(late[1], 0.99)
-	t.Logf("p99 of %d requests: %v with four healthy backends, %v with one slow", len(late[0]), healthy, slow)
+	counted := late[0].counted()
+	healthy, slow := quantile(counted, 0.99), quantile(late[1].counted(), 0.99)
+	t.Logf("p99 of %d requests: %v with four healthy backends, %v with one slow", len(counted), healthy, slow)
 	decide(verdict{fmt.Sprintf("p99 at %d/s with one slow backend of four (+%v)", *rate, lateBy), "of healthy", float64(slow) / float64(healthy), 1.1, 0, false})
 }

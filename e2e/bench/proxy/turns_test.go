@@ -50,7 +50,7 @@ func (r *result) timed(t *testing.T, kind row, to hop) {
 	}
 	all := dialAll(t, kind, to)
 	defer all.Close()
-	r.late = append(r.late, calmly(t, func() []time.Duration { return openLoop(t, all, *rate, *round) })...)
+	r.late.add(calmly(t, func() []time.Duration { return openLoop(t, all, *rate, *round) }))
 }
 
 // conclude makes the values of a row out of its rounds, and the ratios.
@@ -61,8 +61,8 @@ func conclude(proxies []*result) {
 			continue
 		}
 		r.CPU, r.Throughput = quantile(r.cpus, 0.5), quantile(r.throughputs, 0.5)
-		if len(r.late) > 0 {
-			r.P50, r.P99 = microseconds(quantile(r.late, 0.5)), microseconds(quantile(r.late, 0.99))
+		if late := r.late.counted(); len(late) > 0 {
+			r.P50, r.P99 = microseconds(quantile(late, 0.5)), microseconds(quantile(late, 0.99))
 		}
 		if r.Proxy != ours && r.Proxy != direct && (best == nil || r.CPU < best.CPU) {
 			best = r
