@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weftmesh/weft/proxy/internal/change"
 )
 
 // Protocol is what the port's server speaks.
@@ -74,9 +76,8 @@ type Verdict struct {
 	Broken  bool // HTTP: the policy is broken, which is a 500
 	Audited bool // allowed only because the default policy is audit
 	Filters []Filter
-	// Prefix is what the route matched of the path, if it was ByPrefix.
-	Prefix   string
-	ByPrefix bool
+	// Prefix is what the route matched of the path.
+	Prefix change.Prefix
 }
 
 // TCP decides on a connection.
@@ -97,7 +98,7 @@ func (p *Policy) HTTP(c Client, r Request) Verdict {
 		return v
 	}
 	v.Route, v.Filters = rule.ref, rule.filters
-	v.Prefix, v.ByPrefix = by.prefix()
+	v.Prefix = by.prefix()
 	return p.admit(v, rule.authz, c)
 }
 

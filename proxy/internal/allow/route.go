@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/weftmesh/weft/proxy/internal/change"
 )
 
 // A Request is what routes look at.
@@ -153,12 +155,11 @@ func (r *rule) match(req Request) (best score, by *conditions, ok bool) {
 	return best, by, ok
 }
 
-// prefix is the path prefix that was matched, without a slash at its end.
-func (c *conditions) prefix() (string, bool) {
+func (c *conditions) prefix() change.Prefix {
 	if c == nil {
-		return "", true // everything is matched by the prefix "/"
+		return change.Prefix{Ok: true}
 	}
-	return strings.TrimRight(c.path.text, "/"), c.path.kind == pathPrefix || c.path.kind == pathAny
+	return change.Prefix{Text: c.path.text, Ok: c.path.kind == pathPrefix || c.path.kind == pathAny}
 }
 
 func (c *conditions) match(r Request) (s score, ok bool) {

@@ -4,11 +4,14 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	grpcpb "github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
 	httppb "github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	typepb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/inbound"
+
+	"github.com/weftmesh/weft/proxy/internal/change"
 )
 
 func exactPath(s string) *httppb.PathMatch {
@@ -169,7 +172,41 @@ func TestFilters(t *testing.T) {
 	}
 	v := compiled(t, detecting([]*pb.HttpRoute{r})).HTTP(plain(elsewhere), get("GET", "a", "/"))
 	f := v.Filters
-	if len(f) != 5 || f[0].Add[0] != (Header{"a", "1"}) || f[0].Remove[0] != "b" || f[1].Redirect.Port != 8080 || f[2].Fail == "" || f[3].Fail == "" || f[2].Ratio != 1 || f[3].Ratio != 1 || f[4].Ratio != 0.25 {
+	if len(f) != 5 || f[0].Request.Add[0] != (change.Header{Name: "a", Value: "1"}) || f[0].Request.Remove[0] != "b" || f[1].Redirect.Port != 8080 || f[2].Fail == "" || f[3].Fail == "" || f[2].Ratio != 1 || f[3].Ratio != 1 || f[4].Ratio != 0.25 {
 		t.Errorf("filters %+v", f)
+	}
+}
+
+// A change that HTTP cannot carry refuses everything: it may be what was to stop a request.
+func TestChangesThatHTTPCannotCarry(t *testing.T) {
+	set := func(name, value string) *httppb.RequestHeaderModifier {
+		return &httppb.RequestHeaderModifier{Set: &typepb.Headers{Headers: []*typepb.Headers_Header{{Name: name, Value: []byte(value)}}}}
+	}
+	for _, tt := range []struct {
+		name     string
+		modifier *httppb.RequestHeaderModifier
+		redirect *httppb.RequestRedirect
+		ok       bool
+	}{
+		{"fine", set("X-A", "a b"), &httppb.RequestRedirect{Host: "y", Status: 308}, true},
+		{"a name of two words", set("x a", "1"), nil, false},
+		{"a name of HTTP/2's own", set(":path", "/"), nil, false},
+		{"a value with a line's end", set("x", "a\r\ny: b"), nil, false},
+		{"a removal without name", &httppb.RequestHeaderModifier{Remove: []string{""}}, nil, false},
+		{"a host with a line's end", nil, &httppb.RequestRedirect{Host: "y\r\nz"}, false},
+		{"a port that is none", nil, &httppb.RequestRedirect{Port: 65536}, false},
+		{"a status that leads nowhere", nil, &httppb.RequestRedirect{Host: "y", Status: 200}, false},
+	} {
+		r := named("r", nil)
+		if tt.modifier != nil {
+			r.Rules[0].Filters = append(r.Rules[0].Filters, &pb.HttpRoute_Filter{Kind: &pb.HttpRoute_Filter_RequestHeaderModifier{RequestHeaderModifier: tt.modifier}})
+		}
+		if tt.redirect != nil {
+			r.Rules[0].Filters = append(r.Rules[0].Filters, &pb.HttpRoute_Filter{Kind: &pb.HttpRoute_Filter_Redirect{Redirect: tt.redirect}})
+		}
+		p, err := Compile(detecting([]*pb.HttpRoute{r}), time.Second)
+		if v := p.HTTP(plain(elsewhere), get("GET", "a", "/")); (err == nil) != tt.ok || v.Broken == tt.ok {
+			t.Errorf("%s: %v, broken %v", tt.name, err, v.Broken)
+		}
 	}
 }

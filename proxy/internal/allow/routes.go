@@ -32,7 +32,7 @@ type ruled[M, F any] interface {
 // compiler reads the matches and filters of one protocol.
 type compiler[M, F any] struct {
 	match  func(M) (conditions, error)
-	filter func(F) Filter
+	filter func(F) (Filter, error)
 }
 
 func httpRoutes(in []*pb.HttpRoute, server []authorization) ([]route, error) {
@@ -84,7 +84,11 @@ func compileRoute[T written[R], R ruled[M, F], M, F any](ref Ref, r T, server []
 			c.matches = append(c.matches, cond)
 		}
 		for _, f := range in.GetFilters() {
-			c.filters = append(c.filters, by.filter(f))
+			filter, err := by.filter(f)
+			if err != nil {
+				return out, err
+			}
+			c.filters = append(c.filters, filter)
 		}
 		out.rules = append(out.rules, c)
 	}

@@ -2,6 +2,8 @@ package detect
 
 import (
 	"bytes"
+
+	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
 // minHTTP is the least that decides: shorter first reads are opaque.
@@ -37,7 +39,7 @@ func isRequestHead(b []byte) bool {
 			b = b[1:]
 		}
 	}
-	method, b := span(b, isToken)
+	method, b := span(b, message.TokenByte)
 	if method == 0 {
 		return len(b) == 0
 	}
@@ -83,15 +85,6 @@ func span(b []byte, in func(byte) bool) (int, []byte) {
 		n++
 	}
 	return n, b[n:]
-}
-
-// isToken is RFC 9110 §5.6.2.
-func isToken(c byte) bool {
-	switch {
-	case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
-		return true
-	}
-	return bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) >= 0
 }
 
 func isTarget(c byte) bool { return c > ' ' && c != 0x7f }

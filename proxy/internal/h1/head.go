@@ -49,7 +49,7 @@ func parseRequest(r *message.Request, fields message.Fields, head string) (frami
 func requestLine(r *message.Request, line string) error {
 	method, line, ok := strings.Cut(line, " ")
 	target, version, ok2 := strings.Cut(line, " ")
-	if !ok || !ok2 || !token(method) || method == "PRI" {
+	if !ok || !ok2 || !message.Token(method) || method == "PRI" {
 		return errLine
 	}
 	var err error
@@ -80,7 +80,7 @@ func requestLine(r *message.Request, line string) error {
 // absolute reads a target that is a whole URI.
 func absolute(r *message.Request, target string) error {
 	scheme, rest, ok := strings.Cut(target, "://")
-	if !ok || !schemeName(scheme) {
+	if !ok || !message.SchemeName(scheme) {
 		return errTarget
 	}
 	r.Scheme, r.Absolute = strings.ToLower(scheme), true
@@ -99,19 +99,6 @@ func absolute(r *message.Request, target string) error {
 		return errTarget
 	}
 	return nil
-}
-
-// schemeName is RFC 3986 §3.1.
-func schemeName(s string) bool {
-	for i := range len(s) {
-		switch c := s[i] | 0x20; {
-		case 'a' <= c && c <= 'z':
-		case i > 0 && ('0' <= s[i] && s[i] <= '9' || s[i] == '+' || s[i] == '-' || s[i] == '.'):
-		default:
-			return false
-		}
-	}
-	return s != ""
 }
 
 // host checks the Host field and makes it the authority where there is no other.

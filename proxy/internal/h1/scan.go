@@ -93,7 +93,7 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 		switch {
 		case !message.ValidValue(v):
 			return nil, errValue
-		case !found, !token(name):
+		case !found, !message.Token(name):
 			if strict || !found {
 				return nil, errField
 			}
@@ -112,7 +112,7 @@ func parseFields(fields message.Fields, s string, strict bool) (message.Fields, 
 // pass.
 func plain(s string) (name, v, rest string, ok bool) {
 	colon := 0
-	for colon < len(s) && tchar[s[colon]] {
+	for colon < len(s) && message.TokenByte(s[colon]) {
 		colon++
 	}
 	if colon == 0 || colon == len(s) || s[colon] != ':' {
@@ -141,23 +141,6 @@ func number(s string) (int64, bool) {
 	}
 	return n, true
 }
-
-func token(s string) bool {
-	for i := range len(s) {
-		if !tchar[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// tchar is RFC 9110 §5.6.2.
-var tchar = func() (t [256]bool) {
-	for c := range 256 {
-		t[c] = c > ' ' && c < 0x7f && strings.IndexByte("\"(),/:;<=>?@[\\]{}", byte(c)) < 0
-	}
-	return t
-}()
 
 // trim removes the white space around a field's value (RFC 9110 §5.6.3).
 func trim(s string) string {

@@ -238,7 +238,7 @@ func begins(b []byte) bool {
 		if c == ' ' && i > 0 {
 			return true
 		}
-		if !tchar[c] {
+		if !message.TokenByte(c) {
 			return i == 0 && c == '\r' && len(b) < 2
 		}
 	}

@@ -56,7 +56,7 @@ func appendLength(b []byte, n int64) []byte {
 func appendFields(b []byte, fields message.Fields) []byte {
 	for i := range fields {
 		f := &fields[i]
-		if !f.Sound && (!token(f.Name) || !message.ValidValue(f.Value)) || len(f.Name) == 17 && message.Is(f.Name, "transfer-encoding") {
+		if !f.Sound && (!message.Token(f.Name) || !message.ValidValue(f.Value)) || len(f.Name) == 17 && message.Is(f.Name, "transfer-encoding") {
 			continue
 		}
 		b = append(append(append(append(b, f.Name...), ": "...), f.Value...), "\r\n"...)

@@ -51,11 +51,11 @@ func readRequest(r *message.Request, fields message.Fields) error {
 	switch {
 	case r.Method == "" || r.Scheme == "" || r.Target == "":
 		return errMissing
-	case !token(r.Method):
+	case !message.Token(r.Method):
 		return errName
 	case r.Target[0] != '/' && (r.Target != "*" || r.Method != "OPTIONS"):
 		return errMissing
-	case !visible(r.Target), !token(r.Scheme):
+	case !visible(r.Target), !message.Token(r.Scheme):
 		return errValue
 	}
 	if r.Authority == "" {
@@ -167,7 +167,6 @@ func hop(name string) bool {
 	return message.HopByHop(name) || message.Is(name, "transfer-encoding")
 }
 
-func token(s string) bool   { return s != "" && all(s, tokens) }
 func visible(s string) bool { return all(s, targets) } // a path and a query
 
 func all(s string, kind uint8) bool {

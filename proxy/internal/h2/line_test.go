@@ -47,7 +47,8 @@ func TestLineIsOneConnectionUntilItIsFull(t *testing.T) {
 			return
 		}
 		wg.Go(func() {
-			if _, _, _, err := ask(t, c, post("/"), []byte("x"), nil); err != nil {
+			// A new connection's limit may not be known yet: then the peer refuses.
+			if _, _, _, err := ask(t, c, post("/"), []byte("x"), nil); err != nil && !isUnsent(err) {
 				t.Error(err)
 			}
 		})

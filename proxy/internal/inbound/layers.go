@@ -170,7 +170,6 @@ func (x *exchange) query(name string) []string {
 // filter applies the route's filters.
 func (in *Inbound) filter(next handler) handler {
 	return func(x *exchange) {
-		fields := &x.req.Fields
 		for _, f := range x.verdict.Filters {
 			if f.Fail != "" && rand.Float64() < f.Ratio { //nolint:gosec // spread, not secrecy
 				in.fail(x, failure{http.StatusInternalServerError, codeInternal, f.Fail, true, "unexpected"})
@@ -179,14 +178,8 @@ func (in *Inbound) filter(next handler) handler {
 			if f.Redirect != nil && in.redirect(x, f.Redirect) {
 				return
 			}
-			for _, h := range f.Add {
-				fields.Add(h.Name, h.Value)
-			}
-			for _, h := range f.Set {
-				fields.Set(h.Name, h.Value)
-			}
-			for _, name := range f.Remove {
-				fields.Del(name)
+			if f.Request != nil {
+				f.Request.Apply(&x.req.Fields)
 			}
 		}
 		next(x)

@@ -18,8 +18,8 @@ type slowly struct{}
 
 func (slowly) Profile(ctx context.Context, _ resolve.Target, each func(*resolve.Profile)) error {
 	each(&resolve.Profile{Name: "web.shop.svc.cluster.local", Routes: []resolve.ProfileRule{
-		{Condition: &resolve.Condition{Method: http.MethodPut}, Timeout: 50 * time.Millisecond, Labels: []resolve.Header{{Name: "route", Value: "put"}}},
-		{Labels: []resolve.Header{{Name: "route", Value: "others"}}},
+		{Condition: &resolve.Condition{Method: http.MethodPut}, Timeout: 50 * time.Millisecond, Labels: []resolve.Label{{Name: "route", Value: "put"}}},
+		{Labels: []resolve.Label{{Name: "route", Value: "others"}}},
 	}})
 	<-ctx.Done()
 	return nil

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/change"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/explicit"
 	"github.com/weftmesh/weft/proxy/internal/h2"
@@ -118,7 +119,7 @@ func faultOf(err error) fault {
 		return bad(400, codes.InvalidArgument, true, "unexpected", endUnknown)
 	case is(resolve.ErrUnknown):
 		return bad(502, codes.Unavailable, true, "unexpected", endUnknown)
-	case is(errInvalid), is(errTerminal), is(resolve.ErrNoPrefix):
+	case is(errInvalid), is(errTerminal), is(change.ErrNoPrefix):
 		return bad(500, codes.Internal, true, "unexpected", endUnknown)
 	case is(context.Canceled):
 		return bad(499, codes.Canceled, true, "unexpected", endCancel)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/change"
 	"github.com/weftmesh/weft/proxy/internal/endpoint"
 	"github.com/weftmesh/weft/proxy/internal/explicit"
 	"github.com/weftmesh/weft/proxy/internal/message"
@@ -344,4 +345,26 @@ func FuzzPercent(f *testing.F) {
 func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+// A match without a path takes every path, as the prefix of nothing does.
+func TestPrefixOfARule(t *testing.T) {
+	prefix := func(s string) resolve.Match { return resolve.Match{PathKind: resolve.PathPrefix, Path: s} }
+	for _, tt := range []struct {
+		name    string
+		matches []resolve.Match
+		want    change.Prefix
+	}{
+		{"no match", nil, change.Prefix{Ok: true}},
+		{"no path", []resolve.Match{{Method: "GET"}}, change.Prefix{Ok: true}},
+		{"a prefix", []resolve.Match{prefix("/a")}, change.Prefix{Text: "/a", Ok: true}},
+		{"the longest", []resolve.Match{{}, prefix("/a"), prefix("/a/b"), prefix("/a/bc")}, change.Prefix{Text: "/a/b", Ok: true}},
+		{"another", []resolve.Match{prefix("/b")}, change.Prefix{}},
+		{"an exact path", []resolve.Match{{PathKind: resolve.PathExact, Path: "/a/b/c"}}, change.Prefix{}},
+	} {
+		x := &exchange{r: &message.Request{Target: "/a/b/c"}, rule: &rule{Rule: &resolve.Rule{Matches: tt.matches}}}
+		if got := x.prefix(); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
 }

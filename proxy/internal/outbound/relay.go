@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weftmesh/weft/proxy/internal/balance"
+	"github.com/weftmesh/weft/proxy/internal/change"
 	"github.com/weftmesh/weft/proxy/internal/classify"
 	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/proxy/internal/relay"
@@ -75,15 +76,16 @@ func (x *exchange) filter(filters []resolve.Filter, out *message.Request) error 
 	return nil
 }
 
-// prefix is the longest of the rule's prefixes that the path has; "" if none.
-func (x *exchange) prefix() string {
-	longest := ""
+// prefix is the longest of the rule's prefixes that the path has: "" is one of every
+// path, and so is no match at all.
+func (x *exchange) prefix() change.Prefix {
+	longest := change.Prefix{Ok: len(x.rule.Matches) == 0}
 	for _, m := range x.rule.Matches {
-		if m.PathKind != resolve.PathPrefix || len(m.Path) <= len(longest) {
+		if m.PathKind != resolve.PathPrefix && m.PathKind != resolve.PathAny || longest.Ok && len(m.Path) <= len(longest.Text) {
 			continue
 		}
-		if _, ok := resolve.CutPrefix(x.r.Path(), m.Path); ok {
-			longest = m.Path
+		if _, ok := change.CutPrefix(x.r.Path(), m.Path); ok {
+			longest = change.Prefix{Text: m.Path, Ok: true}
 		}
 	}
 	return longest

@@ -109,6 +109,10 @@ func TestRewriteOfARoute(t *testing.T) {
 	r := start(t)
 	app := serveHTTP(t, echo("a"))
 	r.controls.service(web, plain(app.addr))
+	r.extend(servicePolicy(web), &routesv1.RuleExtension{Filters: &routesv1.Filters{Rewrite: &routesv1.Rewrite{Path: &routesv1.Rewrite_Prefix{Prefix: "/new"}}}})
+	if res, _ := get(t, r.client(), base+"/old"); res.Header.Get("X-Uri") != "/new/old" {
+		t.Errorf("a rule that takes everything: %d, %q", res.StatusCode, res.Header.Get("X-Uri"))
+	}
 	for _, tt := range []struct {
 		name            string
 		rewrite         *routesv1.Rewrite
@@ -127,8 +131,10 @@ func TestRewriteOfARoute(t *testing.T) {
 			return res.StatusCode == tt.status && res.Header.Get("X-Uri") == tt.wantURI && res.Header.Get("X-Host") == tt.wantAt
 		})
 	}
-	// A rule that matches by no prefix has none to replace.
-	r.extend(servicePolicy(web), &routesv1.RuleExtension{Filters: &routesv1.Filters{Rewrite: &routesv1.Rewrite{Path: &routesv1.Rewrite_Prefix{Prefix: "/new"}}}})
+	// A rule that matches by an exact path has no prefix to replace.
+	exact := prefixed("")
+	exact.GetProtocol().GetDetect().GetHttp1().GetRoutes()[0].GetRules()[0].Matches[0].Path.Kind = &routepb.PathMatch_Exact{Exact: "/old"}
+	r.extend(exact, &routesv1.RuleExtension{Filters: &routesv1.Filters{Rewrite: &routesv1.Rewrite{Path: &routesv1.Rewrite_Prefix{Prefix: "/new"}}}})
 	eventually(t, "there is no prefix", func() bool { res, _ := get(t, r.client(), base+"/old"); return res.StatusCode == 500 })
 }
 

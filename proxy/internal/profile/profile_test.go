@@ -36,7 +36,7 @@ func (b *book) Profile(ctx context.Context, to resolve.Target, each func(*resolv
 	switch {
 	case strings.HasPrefix(to.Authority, "web.shop"):
 		each(&resolve.Profile{Name: "web.shop.svc", Routes: []resolve.ProfileRule{{
-			Condition: &resolve.Condition{Method: "POST"}, Labels: []resolve.Header{{Name: "route", Value: "write"}}, Timeout: time.Second,
+			Condition: &resolve.Condition{Method: "POST"}, Labels: []resolve.Label{{Name: "route", Value: "write"}}, Timeout: time.Second,
 			Classes: classify.Classes{{Match: classify.Match{Low: 404, High: 404}, Failure: true}},
 		}}})
 	case strings.HasPrefix(to.Authority, "none."):

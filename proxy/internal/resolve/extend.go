@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	routesv1 "github.com/weftmesh/weft/proto/gen/weft/routes/v1"
+	"github.com/weftmesh/weft/proxy/internal/change"
+	"github.com/weftmesh/weft/proxy/internal/message"
 )
 
 // Session keeps a client's requests on one endpoint.
@@ -75,7 +77,7 @@ func (r *Rule) extend(e *routesv1.RuleExtension, grpc bool) {
 	if s == nil {
 		return
 	}
-	if !isToken(s.GetName()) || s.GetKind() != routesv1.SessionPersistence_KIND_COOKIE && s.GetKind() != routesv1.SessionPersistence_KIND_HEADER {
+	if !message.Token(s.GetName()) || s.GetKind() != routesv1.SessionPersistence_KIND_COOKIE && s.GetKind() != routesv1.SessionPersistence_KIND_HEADER {
 		r.Filters = append(r.Filters, refuse(grpc, "the route keeps sessions in a way this proxy does not know"))
 		return
 	}
@@ -104,16 +106,16 @@ func filtersOf(f *routesv1.Filters, grpc bool) []Filter {
 		out = append(out, f)
 	}
 	if m := f.GetResponseHeaders(); m != nil {
-		to := &Modify{Add: headersIn(m.GetAdd()), Set: headersIn(m.GetSet()), Remove: m.GetRemove()}
-		err := to.check()
+		to := &change.Modify{Add: headersIn(m.GetAdd()), Set: headersIn(m.GetSet()), Remove: m.GetRemove()}
+		err := to.Fit()
 		add(Filter{Response: to}, err)
 	}
 	if w := f.GetRewrite(); w != nil {
-		r := &Rewrite{Host: w.GetHost(), Full: w.GetFull()}
+		r := &change.Rewrite{Host: w.GetHost(), Full: w.GetFull()}
 		if p, ok := w.GetPath().(*routesv1.Rewrite_Prefix); ok {
 			r.Prefix = &p.Prefix
 		}
-		add(Filter{Rewrite: r}, r.check())
+		add(Filter{Rewrite: r}, r.Check())
 	}
 	for _, m := range f.GetMirrors() {
 		b := &outpb.Backend{}
@@ -126,10 +128,10 @@ func filtersOf(f *routesv1.Filters, grpc bool) []Filter {
 	return out
 }
 
-func headersIn(all []*routesv1.Header) []Header {
-	var out []Header
+func headersIn(all []*routesv1.Header) []change.Header {
+	var out []change.Header
 	for _, h := range all {
-		out = append(out, Header{h.GetName(), string(h.GetValue())})
+		out = append(out, change.Header{Name: h.GetName(), Value: string(h.GetValue())})
 	}
 	return out
 }

@@ -114,33 +114,6 @@ func FuzzExtended(f *testing.F) {
 	})
 }
 
-func TestRewriteApply(t *testing.T) {
-	empty, slash, deep := "", "/", "/a/b/"
-	for _, tt := range []struct {
-		name   string
-		w      Rewrite
-		target string
-		prefix string
-		want   string // "" fails
-	}{
-		{"a prefix", Rewrite{Prefix: &deep}, "/old/x?q", "/old", "/a/b/x?q"},
-		{"a prefix with a slash", Rewrite{Prefix: &deep}, "/old/x", "/old/", "/a/b/x"},
-		{"a prefix that is all", Rewrite{Prefix: &slash}, "/old", "/old", "/"},
-		{"by nothing", Rewrite{Prefix: &empty}, "/old/x", "/old", "/x"},
-		{"of the root", Rewrite{Prefix: &deep}, "/x", "/", "/a/b/x"},
-		{"not within a segment", Rewrite{Prefix: &deep}, "/older", "/old", ""},
-		{"that has not matched", Rewrite{Prefix: &deep}, "/x", "", ""},
-		{"all of it", Rewrite{Full: "/z"}, "/a?b", "", "/z?b"},
-		{"what was written stays", Rewrite{Prefix: &deep}, "/old/%2F..?%zz", "/old", "/a/b/%2F..?%zz"},
-	} {
-		r := asked("GET", tt.target)
-		err := tt.w.Apply(r, tt.prefix)
-		if (err != nil) != (tt.want == "") || err == nil && r.Target != tt.want {
-			t.Errorf("%s: %q, %v; want %q", tt.name, r.Target, err, tt.want)
-		}
-	}
-}
-
 func TestSelectTLS(t *testing.T) {
 	routes := []TLSRoute{
 		{SNIs: []HostMatch{{Suffix: ".b.c"}}}, {SNIs: []HostMatch{{Suffix: ".a.b.c"}}}, {SNIs: []HostMatch{{Exact: "x.b.c"}, {Exact: "y.d"}}}, {}, {},

@@ -9,6 +9,7 @@ import (
 	routepb "github.com/linkerd/linkerd2-proxy-api/go/http_route"
 	typespb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 
+	"github.com/weftmesh/weft/proxy/internal/message"
 	"github.com/weftmesh/weft/services/kit/pattern"
 )
 
@@ -48,7 +49,7 @@ func matchOf(m *routepb.HttpRouteMatch) (Match, error) {
 		}
 	}
 	if m.GetMethod() != nil {
-		if out.Method = methodOf(m.GetMethod()); !isToken(out.Method) {
+		if out.Method = methodOf(m.GetMethod()); !message.Token(out.Method) {
 			return out, errMatch
 		}
 	}
@@ -99,7 +100,7 @@ func headersOf(all []*routepb.HeaderMatch) ([]Value, error) {
 	var out []Value
 	for _, h := range all {
 		v := Value{Name: h.GetName(), Exact: string(h.GetExact())}
-		if !isToken(v.Name) {
+		if !message.Token(v.Name) {
 			return nil, fmt.Errorf("%q is no name of a header to match", v.Name)
 		}
 		switch expr := h.GetValue().(type) {

@@ -1,7 +1,6 @@
 package resolve
 
 import (
-	"errors"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	destpb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	grpcpb "github.com/linkerd/linkerd2-proxy-api/go/grpc_route"
 	routepb "github.com/linkerd/linkerd2-proxy-api/go/http_route"
-	typespb "github.com/linkerd/linkerd2-proxy-api/go/http_types"
 	metapb "github.com/linkerd/linkerd2-proxy-api/go/meta"
 	outpb "github.com/linkerd/linkerd2-proxy-api/go/outbound"
 	"google.golang.org/protobuf/proto"
@@ -257,60 +255,6 @@ func TestGRPCMatches(t *testing.T) {
 	}
 	if got, _ := Select(h.Routes, "x", asked(http.MethodGet, "/a.B/Get")); got != nil {
 		t.Errorf("a GET is taken for gRPC by %v", got.Ref)
-	}
-}
-
-func TestRedirectTo(t *testing.T) {
-	empty, slash, root := "", "/new", "/"
-	for _, tt := range []struct {
-		name      string
-		r         Redirect
-		authority string
-		want      string // "" is none
-	}{
-		{"a host", Redirect{Host: "y"}, "x", "http://y/a/b?q"},
-		{"a port stays", Redirect{Host: "y"}, "x:8080", "http://y:8080/a/b?q"},
-		{"a port", Redirect{Port: 8443}, "x:8080", "http://x:8443/a/b?q"},
-		{"a default port is left out", Redirect{Port: 80, Host: "y"}, "x:8080", "http://y/a/b?q"},
-		{"so is that of https", Redirect{Port: 443, Scheme: "https"}, "x:8080", "https://x/a/b?q"},
-		{"the other scheme's port is none", Redirect{Port: 443}, "x", "http://x:443/a/b?q"},
-		{"a scheme", Redirect{Scheme: "https"}, "x", "https://x/a/b?q"},
-		{"a scheme has a port of its own", Redirect{Scheme: "https"}, "x:8080", "https://x/a/b?q"},
-		{"a path", Redirect{Full: "/z"}, "x", "http://x/z?q"},
-		{"a path with a query of its own", Redirect{Full: "/z?w=1"}, "x", "http://x/z?w=1"},
-		{"a prefix", Redirect{Prefix: &slash}, "x", "http://x/new/b?q"},
-		{"a prefix away", Redirect{Prefix: &empty}, "x", "http://x/b?q"},
-		{"a prefix to the root", Redirect{Prefix: &root}, "x", "http://x/b?q"},
-		{"to the same place", Redirect{Host: "x"}, "x", ""},
-		{"to the same place, its port said", Redirect{Scheme: "http"}, "x:80", ""},
-		{"an address of six", Redirect{Port: 81}, "[::1]", "http://[::1]:81/a/b?q"},
-	} {
-		got, ok, err := tt.r.To(asked("GET", "/a/b?q"), tt.authority, "/a")
-		if err != nil || ok != (tt.want != "") || ok && got != tt.want {
-			t.Errorf("%s: %q, %v, %v; want %q", tt.name, got, ok, err, tt.want)
-		}
-	}
-	if got, _, _ := (&Redirect{Host: "y"}).To(asked("GET", "/a%2Fb"), "x", ""); got != "http://y/a%2Fb" {
-		t.Errorf("a path is kept as it was written: %q", got)
-	}
-	if _, _, err := (&Redirect{Prefix: &slash}).To(asked("GET", "/a"), "x", ""); !errors.Is(err, ErrNoPrefix) {
-		t.Errorf("no prefix has matched: %v", err)
-	}
-}
-
-func TestModify(t *testing.T) {
-	h := message.Fields{{Name: "A", Value: "1"}, {Name: "B", Value: "1"}, {Name: "C", Value: "1"}}
-	m, err := modifyOf(&routepb.RequestHeaderModifier{
-		Add:    &typespb.Headers{Headers: []*typespb.Headers_Header{{Name: "a", Value: []byte("2")}}},
-		Set:    &typespb.Headers{Headers: []*typespb.Headers_Header{{Name: "b", Value: []byte("2")}}},
-		Remove: []string{"c"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Apply(&h)
-	if len(h.Values("A")) != 2 || h.Get("B") != "2" || h.Has("C") {
-		t.Errorf("got %v", h)
 	}
 }
 

@@ -24,11 +24,14 @@ type Profile struct {
 	Routes    []ProfileRule
 }
 
+// A Label is of metrics.
+type Label struct{ Name, Value string }
+
 // A ProfileRule is a route of a ServiceProfile.
 type ProfileRule struct {
 	Condition *Condition // nil is every request
 	Classes   classify.Classes
-	Labels    []Header // of metrics, by name
+	Labels    []Label // of metrics, by name
 	Timeout   time.Duration
 	Canonical string // the service's name and port, which the server is told
 	// Budget bounds the tries of all requests of the service that failed; nil is
@@ -64,7 +67,7 @@ func profileOf(p *destpb.DestinationProfile) *Profile {
 		}
 		rule := ProfileRule{Condition: c, Classes: classesOf(r.GetResponseClasses()), Timeout: r.GetTimeout().AsDuration()}
 		for _, name := range slices.Sorted(maps.Keys(r.GetMetricsLabels())) {
-			rule.Labels = append(rule.Labels, Header{name, r.GetMetricsLabels()[name]})
+			rule.Labels = append(rule.Labels, Label{name, r.GetMetricsLabels()[name]})
 		}
 		if r.GetIsRetryable() {
 			rule.Budget = retries
