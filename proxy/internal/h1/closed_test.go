@@ -2,7 +2,9 @@ package h1
 
 import (
 	"bufio"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"testing"
 )
@@ -57,5 +59,38 @@ func TestNothingIsServedAfterTheEnd(t *testing.T) {
 				t.Errorf("%d of %d requests were served and not answered, want %d at most", lost, times, tt.most)
 			}
 		})
+	}
+}
+
+// TestNoRequestOnceClosed: what was read while the connection was closed is no request,
+// on however many processors.
+func TestNoRequestOnceClosed(t *testing.T) {
+	for name, end := range map[string]func(*Conn){"drain": (*Conn).Shutdown, "close": (*Conn).Close} {
+		_, far := pair(t)
+		c := NewConn(far, Config{})
+		end(c)
+		if err := c.woken(nil, false); !errors.Is(err, net.ErrClosed) || c.busy {
+			t.Errorf("%s: %v, busy %v", name, err, c.busy)
+		}
+		c.end()
+	}
+}
+
+// TestNothingInTheBufferIsServedAfterTheEnd: neither is what was read before.
+func TestNothingInTheBufferIsServedAfterTheEnd(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nok"
+	served := 0
+	conns := make(chan *Conn, 1)
+	near, conn, done := serve(t, func(x *Exchange) {
+		echo(x)
+		if served++; served == 1 {
+			(<-conns).Close()
+		}
+	})
+	conns <- conn
+	_, _ = io.WriteString(near, post+post+post)
+	<-done
+	if served != 1 {
+		t.Errorf("%d requests were served, want the one before the end", served)
 	}
 }

@@ -38,8 +38,9 @@ func (c *Conn) Rest(collections uint64) {
 }
 
 // woken is told how waiting for a request has ended, before anything else is done, and
-// returns what that means: errRests if it is over because the connection rests, and no
-// request that was read while the connection was closed, for it has no answer.
+// returns what that means: errRests if it is over because the connection rests, and
+// net.ErrClosed if we closed it meanwhile, even if a request was read, for it could not
+// be answered.
 func (c *Conn) woken(err error, began bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

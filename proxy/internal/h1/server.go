@@ -34,7 +34,7 @@ type Conn struct {
 	leaving atomic.Bool // is set while mu is held
 	gone    bool        // the client has, or we hung up on it
 	taken   bool        // by a tunnel
-	closed  bool        // by us, while somebody may be reading it
+	closed  bool        // by us: what is read from now on is no request
 	last    bool        // its last answer was not out when it was to leave
 
 	guard    message.Aborter
@@ -96,7 +96,7 @@ func (c *Conn) Serve() (rests bool) {
 func (c *Conn) expect() (over bool) {
 	c.busy = len(c.in.Bytes()) > 0
 	c.number++
-	return c.leaving.Load()
+	return c.leaving.Load() || c.closed
 }
 
 func (c *Conn) end() {
@@ -138,7 +138,9 @@ func (c *Conn) Shutdown() {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	taken := c.taken
-	c.closed = !taken
+	if !taken {
+		c.closed = true
+	}
 	c.mu.Unlock()
 	if !taken {
 		_ = c.nc.Close()

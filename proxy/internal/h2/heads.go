@@ -113,7 +113,9 @@ func (c *Conn) request(at heads, fields message.Fields, store *message.Store, to
 		}
 		return false, &frame.ConnError{Code: frame.StreamClosed, Why: "HEADERS on a stream that has ended"}
 	}
-	if c.err != nil { // it was read before the end, and nobody would end its stream
+	// It was read before the end, and nobody would end its stream. Who has only said
+	// all that there was to say (linger.go) refuses it below.
+	if c.err != nil && !c.parting {
 		defer c.mu.Unlock()
 		return false, c.err
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 
@@ -14,8 +15,9 @@ import (
 )
 
 // TestLeftPeerReadsAll: a client that reads slowly speaks while it does, of windows and
-// PINGs. That takes nothing of an answer away from it that is still on its way when the
-// server, which has been asked to leave, has no more to say.
+// PINGs, and opens one more stream, for it has not heard yet that the server leaves. That
+// takes nothing of an answer away from it that is still on its way when the server has
+// no more to say, and it learns that the stream was not served.
 func TestLeftPeerReadsAll(t *testing.T) {
 	const size = 300 << 10
 	near, far := pair(t)
@@ -23,6 +25,10 @@ func TestLeftPeerReadsAll(t *testing.T) {
 	_ = far.(*net.TCPConn).SetWriteBuffer(1 << 20)
 	said := make(chan struct{})
 	server := Server(far, Config{Handle: func(s *Stream) {
+		if s.id > 1 {
+			t.Errorf("stream %d is served", s.id)
+			return
+		}
 		go func() {
 			defer close(said)
 			defer s.Done()
@@ -41,6 +47,15 @@ func TestLeftPeerReadsAll(t *testing.T) {
 	<-said
 	server.Shutdown()
 	<-server.Ended()
+	r.headers(3, true, get...)
+	r.must(r.WritePing(false, [8]byte{1}))
+	for tries, highest := 0, uint32(1); highest < 3 && tries < 5000; tries++ {
+		<-time.After(time.Millisecond)
+		server.mu.Lock()
+		highest = server.highest
+		server.mu.Unlock()
+	}
+	refused := false
 	for got := 0; ; {
 		f, err := r.ReadFrame()
 		if err != nil {
@@ -48,14 +63,21 @@ func TestLeftPeerReadsAll(t *testing.T) {
 			if got != size || !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%d bytes of %d came, then %v", got, size, err)
 			}
+			if !refused {
+				t.Error("nobody has refused the late stream")
+			}
 			break
 		}
 		switch f := f.(type) {
 		case *http2.DataFrame:
 			got += len(f.Data())
 			_ = r.WriteWindowUpdate(0, f.Length)
+		case *http2.RSTStreamFrame:
+			refused = refused || f.StreamID == 3 && f.ErrCode == http2.ErrCodeRefusedStream
 		case *http2.PingFrame:
-			_ = r.WritePing(true, f.Data)
+			if !f.IsAck() {
+				_ = r.WritePing(true, f.Data)
+			}
 		}
 	}
 	_ = near.Close()

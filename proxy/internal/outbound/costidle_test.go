@@ -270,8 +270,8 @@ func quieter(t *testing.T, most int) int {
 	return runtime.NumGoroutine()
 }
 
-// resting is longer than idle connections take to rest on stacks that are small again:
-// four times what the door waits.
+// resting is longer than idle connections take to rest on stacks that are small again,
+// which is four times what the door waits, 8 seconds.
 const resting = 9 * time.Second
 
 // settled is what the heap and the stacks hold in bytes after least, and when they have

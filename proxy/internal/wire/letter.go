@@ -95,8 +95,8 @@ func (r *Reader) rest(n int) error {
 	return err
 }
 
-// Discard takes back what was posted and has not been sent. It is for the goroutine that
-// posts and fills, which is not in the box meanwhile.
+// Discard takes back what was posted and has not been sent. Nobody may post or fill
+// meanwhile, so the reader is not in the box.
 func (r *Reader) Discard() {
 	p := r.letter
 	if p == nil {
