@@ -129,8 +129,13 @@ func TestProxies(t *testing.T) {
 		t.Fatalf("-only: %v", err)
 	}
 	wanted := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !pattern.MatchString(r.String()) })
-	if len(wanted) == 0 {
+	switch {
+	case len(wanted) == 0:
 		t.Fatalf("-only: no row is like %q", *only)
+	case *beside != "" && !slices.Contains(peerNames, *beside):
+		t.Fatalf("-beside: %q is none of %q", *beside, peerNames)
+	case *anew < 1:
+		t.Fatalf("-launches: %d, want 1 at least", *anew)
 	}
 	for i := range *anew {
 		// What a process costs depends on where its memory happens to be.

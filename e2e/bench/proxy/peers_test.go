@@ -24,28 +24,30 @@ const (
 	peerName                                = "peer.test"
 )
 
+// peerNames are the others, as the table calls them.
+var peerNames = []string{"net/http", "nginx", "haproxy"}
+
 // newPeers starts what of the others is installed. One that is not has a reason.
 func newPeers(t *testing.T) []subject {
 	t.Helper()
 	var all []subject
-	for _, p := range []struct {
-		name  string
-		start func(name string) subject
-	}{
-		{"net/http", func(name string) subject {
-			return newPeer(t, name, func(side string, at layout) int { return again(t, side, proxyCore, at) })
-		}},
-		{"nginx", func(name string) subject { return installed(t, name, nginxConf, "-e", "stderr", "-c") }},
-		{"haproxy", func(name string) subject { return installed(t, name, haproxyConf, "-db", "-f") }},
-	} {
-		if *beside == "" || *beside == p.name {
-			all = append(all, p.start(p.name))
+	for _, name := range peerNames {
+		if *beside == "" || *beside == name {
+			all = append(all, startPeer(t, name))
 		}
 	}
-	if len(all) == 0 {
-		t.Fatalf("-beside: no peer is called %q", *beside)
-	}
 	return all
+}
+
+func startPeer(t *testing.T, name string) subject {
+	t.Helper()
+	switch name {
+	case "nginx":
+		return installed(t, name, nginxConf, "-e", "stderr", "-c")
+	case "haproxy":
+		return installed(t, name, haproxyConf, "-db", "-f")
+	}
+	return newPeer(t, name, func(side string, at layout) int { return again(t, side, proxyCore, at) })
 }
 
 // newPeer starts both sides of a peer and waits until they listen.

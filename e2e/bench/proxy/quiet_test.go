@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,12 +32,13 @@ func (d *delays) add(of []time.Duration, calm bool) {
 	}
 }
 
-// counted are those that say something: the others only where there is nothing else.
-func (d *delays) counted() []time.Duration {
-	if len(d.calm) > 0 {
+// counted are those that say something: of calm turns only, if all that are compared
+// have any.
+func (d *delays) counted(calm bool) []time.Duration {
+	if calm {
 		return d.calm
 	}
-	return d.rough
+	return slices.Concat(d.calm, d.rough)
 }
 
 // calmly takes a turn of latency, and once more if the host has had a processor
@@ -77,7 +79,7 @@ func stolen(t *testing.T) uint64 {
 
 func printCalmness() {
 	if calmed.Disturbed > 0 {
-		fmt.Printf("\nthe host took the processors away in %d of %d turns of latency, however often they were taken: these count only where a proxy had no others\n",
+		fmt.Printf("\nthe host took the processors away in %d of %d turns of latency, however often they were taken: these count only in rows where some proxy had no others\n",
 			calmed.Disturbed, calmed.Turns)
 	}
 }

@@ -56,12 +56,16 @@ func (r *result) timed(t *testing.T, kind row, to hop) {
 // conclude makes the values of a row out of its rounds, and the ratios.
 func conclude(proxies []*result) {
 	var best, base *result
+	calm := true // every proxy that was measured has had calm turns
+	for _, r := range proxies {
+		calm = calm && (len(r.late.calm) > 0 || len(r.late.rough) == 0)
+	}
 	for _, r := range proxies {
 		if r.Missing != "" {
 			continue
 		}
 		r.CPU, r.Throughput = quantile(r.cpus, 0.5), quantile(r.throughputs, 0.5)
-		if late := r.late.counted(); len(late) > 0 {
+		if late := r.late.counted(calm); len(late) > 0 {
 			r.P50, r.P99 = microseconds(quantile(late, 0.5)), microseconds(quantile(late, 0.99))
 		}
 		if r.Proxy != ours && r.Proxy != direct && (best == nil || r.CPU < best.CPU) {
